@@ -1,0 +1,59 @@
+package store
+
+import (
+	"errors"
+	"strings"
+)
+
+// The kinds of error that a store tells apart. Match them with errors.Is.
+var (
+	// ErrFenced: the claim is completed, or another attempt holds it. Nothing was written.
+	ErrFenced = errors.New("the fence has moved")
+	// ErrDuplicate: the key has a proposal already. Nothing was written.
+	ErrDuplicate = errors.New("the key exists")
+	// ErrLockTimeout: another transaction holds the key for longer than the store waits. Nothing was written.
+	ErrLockTimeout = errors.New("another transaction holds the key")
+	// ErrRetryTx: the transaction met a serialization failure or a deadlock; its owner runs it again from its start.
+	ErrRetryTx = errors.New("the transaction must be run again")
+	// ErrTenantMismatch: the caller's transaction is bound to another tenant. It was not touched.
+	ErrTenantMismatch = errors.New("the transaction is bound to another tenant")
+	// ErrTxEnded: an executor ended the transaction that it was lent.
+	ErrTxEnded = errors.New("the transaction was ended by an executor")
+)
+
+// Error is every store's error. Its text holds the operation, the kind and the driver's code: never the driver's own text,
+// which may quote keys, tenants or content (S22). That is only reached through Unwrap.
+type Error struct {
+	Op    string // what the store was doing, for example "pgstore: claim"
+	Kind  error  // a sentinel of this package; nil for any other fault
+	Code  string // the driver's code, for example a SQLSTATE; may be empty
+	Cause error  // the driver's error; may be nil
+}
+
+// Error tells the operation, the kind and the driver's code.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	b.WriteString(": ")
+	if e.Kind != nil {
+		b.WriteString(e.Kind.Error())
+	} else {
+		b.WriteString("the database could not be used")
+	}
+	if e.Code != "" {
+		b.WriteString(" (" + e.Code + ")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the kind and the cause, so that errors.Is finds the sentinel and errors.As the driver's error.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	if e.Kind != nil {
+		errs = append(errs, e.Kind)
+	}
+	if e.Cause != nil {
+		errs = append(errs, e.Cause)
+	}
+	return errs
+}

@@ -1,0 +1,175 @@
+// Package store holds the interfaces that a store implements, their parameter types and their sentinels. It has no
+// behaviour: a store records and tells, the broker decides.
+//
+// The implementations are pgstore (PostgreSQL, for services), sqlitestore (one file, one host) and memstore (unit tests of
+// executors). Everything durable is a claim: `(tenant, boundary, key)` is taken once, by one attempt, and completed once.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// Store is what the broker needs of a database. TTx is the driver's own transaction type, so that an executor writes with
+// the same handle as the rest of its service.
+//
+// A Store is safe for concurrent use. The value that In returns is as safe as its transaction: usually not at all.
+type Store[TTx any] interface {
+	// Own returns the claims of the store's own connections: every call is one committed transaction of its own.
+	Own() Claims
+
+	// In returns the claims of the caller's transaction: every call rides in tx and nothing is committed. After every
+	// error but a broken connection the transaction is still usable.
+	In(tx TTx) Claims
+
+	// Isolate calls fn for 0..n-1 in order, each inside a savepoint that is kept when fn returns nil and undone otherwise.
+	// The handle that fn gets must not end the transaction; stores refuse it where the driver lets them.
+	//
+	// undone has one entry per item: nil when its writes are kept, else why they were undone: fn's own error, or, for an fn
+	// that swallowed an SQL error, the first one. The error return is the transaction's: ErrRetryTx (also when fn returned
+	// or met a serialization failure or a deadlock), ErrTxEnded, or whatever broke it; its owner must roll back.
+	Isolate(ctx context.Context, tx TTx, n int, fn func(i int, tx TTx) error) (undone []error, err error)
+}
+
+// Claims are the writes and reads of one key. Each is atomic and, on a store with a network, one round trip.
+//
+// Every error is an *Error. Its Kind is one of this package's sentinels, or nil for a fault of the database or the way to
+// it, after which a write may or may not have happened.
+type Claims interface {
+	// Propose records a proposal: content, digest, expiry. ErrDuplicate when the key has one.
+	Propose(ctx context.Context, p ProposeParams) error
+
+	// Claim takes the key if it is free, and tells how the key stands after that. The attempt won exactly when the standing
+	// claim carries p.Attempt. A key whose proposal is missing (unless p.AcceptUnminted), has another digest or has expired
+	// (unless p.Outcomes is set) is not claimed. A claim that is under way elsewhere is waited for: ErrLockTimeout when that
+	// takes too long.
+	Claim(ctx context.Context, p ClaimParams) (Standing, error)
+
+	// Lookup tells how the key stands and changes nothing.
+	Lookup(ctx context.Context, p LookupParams) (Standing, error)
+
+	// Progress stores the outcome of one item, marks the next as started and renews the lease: all or nothing, and only
+	// under p's fence. ErrFenced when the claim is completed or another attempt holds it.
+	Progress(ctx context.Context, p ProgressParams) error
+
+	// Complete stores the outcomes and ends the claim, only under p's fence. ErrFenced as in Progress.
+	Complete(ctx context.Context, p CompleteParams) error
+}
+
+// ID names a key: an idempotency key means nothing without its tenant.
+type ID struct {
+	Tenant string
+	Key    uuid.UUID
+}
+
+// Fenced names a key as one attempt holds it. A write under it changes nothing once the fence has moved.
+type Fenced struct {
+	ID
+	Attempt uuid.UUID
+	Fence   int64
+}
+
+// ProposeParams are the arguments of Claims.Propose.
+type ProposeParams struct {
+	ID
+	Digest  contract.Digest
+	Content []byte        // the proposal in its wire form
+	Expiry  time.Duration // from now, on the database's clock
+}
+
+// ClaimParams are the arguments of Claims.Claim.
+type ClaimParams struct {
+	ID
+	Digest  contract.Digest
+	Attempt uuid.UUID
+	Mode    Mode
+	Lease   time.Duration // from now, on the database's clock
+
+	// AcceptUnminted also takes a key without a proposal; Content is then stored with the claim.
+	AcceptUnminted bool
+	Content        []byte
+
+	// FirstItem is recorded as started, in the same transaction. Empty: none.
+	FirstItem string
+
+	// Outcomes, if not nil, completes the claim as it is made, whatever the proposal's expiry (Cancel).
+	Outcomes []byte
+}
+
+// LookupParams are the arguments of Claims.Lookup.
+type LookupParams struct {
+	ID
+
+	// Barrier waits for a claim of the key that is under way before it reads, so that "no claim" is still true once it is
+	// told. ErrLockTimeout when that takes too long.
+	Barrier bool
+
+	// Content asks for the content of the proposal or of the claim too.
+	Content bool
+}
+
+// ProgressParams are the arguments of Claims.Progress.
+type ProgressParams struct {
+	Fenced
+	Done    string // the item whose outcome is stored
+	Outcome []byte
+	Next    string // the item that is marked as started; empty: none
+	Lease   time.Duration
+}
+
+// CompleteParams are the arguments of Claims.Complete.
+type CompleteParams struct {
+	Fenced
+	Outcomes []byte
+}
+
+// Mode says what an item without a record means. It is stored with the claim.
+type Mode string
+
+const (
+	// ModeExternal: items leave no record of their own; nothing is known of any until the claim is completed.
+	ModeExternal Mode = "external"
+	// ModeExternalProgress: an item is recorded as started before its executor runs; one without a record has not started.
+	ModeExternalProgress Mode = "external_progress"
+	// ModeAtomic: claim, effects and outcomes commit together; an uncompleted claim is never visible.
+	ModeAtomic Mode = "atomic"
+	// ModeCancel: nothing ran and nothing will.
+	ModeCancel Mode = "cancel"
+)
+
+// Standing is everything that the database knows of a key, from one snapshot.
+type Standing struct {
+	Proposal *Proposal // nil: the key has none
+	Claim    *Claim    // nil: the key is not claimed
+
+	// FixedSnapshot: the transaction reads as of its start (REPEATABLE READ, SERIALIZABLE), so what it does not see may
+	// exist by now.
+	FixedSnapshot bool
+}
+
+// Proposal is what Propose recorded.
+type Proposal struct {
+	Digest  contract.Digest
+	Expired bool   // judged on the database's clock
+	Content []byte // only if asked for
+}
+
+// Claim is the standing claim of a key.
+type Claim struct {
+	Digest    contract.Digest
+	Attempt   uuid.UUID
+	Fence     int64
+	Mode      Mode
+	LeaseOver bool   // judged on the database's clock; meaningless once completed
+	Completed bool   // terminal
+	Outcomes  []byte // as Complete stored them, byte for byte
+	Content   []byte // of a key without a proposal; only if asked for
+
+	// Items are the records of an uncompleted claim's items by item id: nil for an item that was started and whose outcome
+	// is not known, else its stored outcome.
+	Items map[string][]byte
+}
