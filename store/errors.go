@@ -7,18 +7,19 @@ import (
 
 // The kinds of error that a store tells apart. Match them with errors.Is.
 var (
-	// ErrFenced: the claim is completed, or another attempt holds it. Nothing was written.
+	// ErrFenced means that the claim is completed, or another attempt holds it. Nothing was written.
 	ErrFenced = errors.New("the fence has moved")
-	// ErrDuplicate: the key has a proposal already. Nothing was written.
+	// ErrDuplicate means that the key has a proposal already. Nothing was written.
 	ErrDuplicate = errors.New("the key exists")
-	// ErrLockTimeout: another transaction holds the key for longer than the store waits. Nothing was written.
+	// ErrLockTimeout means that another transaction holds the key for longer than the store waits. Nothing was written.
 	ErrLockTimeout = errors.New("another transaction holds the key")
-	// ErrRetryTx: the transaction met a serialization failure or a deadlock; its owner runs it again from its start.
+	// ErrRetryTx means that the transaction met a serialization failure or a deadlock; its owner runs it again from its start.
 	ErrRetryTx = errors.New("the transaction must be run again")
-	// ErrTenantMismatch: the caller's transaction is bound to another tenant. It was not touched.
+	// ErrTenantMismatch means that the caller's transaction is bound to another tenant. It was not touched.
 	ErrTenantMismatch = errors.New("the transaction is bound to another tenant")
-	// ErrTxEnded: an executor ended the transaction that it was lent.
-	ErrTxEnded = errors.New("the transaction was ended by an executor")
+	// ErrTxEnded means that the transaction was ended before the store was done with it, by an executor that it was lent to or by its
+	// owner.
+	ErrTxEnded = errors.New("the transaction has been ended")
 )
 
 // Error is every store's error. Its text holds the operation, the kind and the driver's code: never the driver's own text,

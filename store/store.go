@@ -31,7 +31,8 @@ type Store[TTx any] interface {
 	//
 	// undone has one entry per item: nil when its writes are kept, else why they were undone: fn's own error, or, for an fn
 	// that swallowed an SQL error, the first one. The error return is the transaction's: ErrRetryTx (also when fn returned
-	// or met a serialization failure or a deadlock), ErrTxEnded, or whatever broke it; its owner must roll back.
+	// or met a serialization failure or a deadlock), ErrTxEnded, or whatever broke it; undone is nil then and the owner must
+	// roll back.
 	Isolate(ctx context.Context, tx TTx, n int, fn func(i int, tx TTx) error) (undone []error, err error)
 }
 
@@ -40,7 +41,8 @@ type Store[TTx any] interface {
 // Every error is an *Error. Its Kind is one of this package's sentinels, or nil for a fault of the database or the way to
 // it, after which a write may or may not have happened.
 type Claims interface {
-	// Propose records a proposal: content, digest, expiry. ErrDuplicate when the key has one.
+	// Propose records a proposal: content, digest, expiry. ErrDuplicate when the key has one; whether it is claimed does not
+	// matter.
 	Propose(ctx context.Context, p ProposeParams) error
 
 	// Claim takes the key if it is free, and tells how the key stands after that. The attempt won exactly when the standing
@@ -53,7 +55,8 @@ type Claims interface {
 	Lookup(ctx context.Context, p LookupParams) (Standing, error)
 
 	// Progress stores the outcome of one item, marks the next as started and renews the lease: all or nothing, and only
-	// under p's fence. ErrFenced when the claim is completed or another attempt holds it.
+	// under p's fence. What is recorded of an item is never overwritten: an outcome stays, and Next leaves it alone.
+	// ErrFenced when the claim is completed or another attempt holds it.
 	Progress(ctx context.Context, p ProgressParams) error
 
 	// Complete stores the outcomes and ends the claim, only under p's fence. ErrFenced as in Progress.
@@ -96,7 +99,7 @@ type ClaimParams struct {
 	// FirstItem is recorded as started, in the same transaction. Empty: none.
 	FirstItem string
 
-	// Outcomes, if not nil, completes the claim as it is made, whatever the proposal's expiry (Cancel).
+	// Outcomes, if not nil, completes the claim as it is made, also after the proposal's expiry (Cancel).
 	Outcomes []byte
 }
 
@@ -115,8 +118,8 @@ type LookupParams struct {
 // ProgressParams are the arguments of Claims.Progress.
 type ProgressParams struct {
 	Fenced
-	Done    string // the item whose outcome is stored
-	Outcome []byte
+	Done    string // the item whose outcome is stored; required
+	Outcome []byte // not nil
 	Next    string // the item that is marked as started; empty: none
 	Lease   time.Duration
 }
@@ -124,20 +127,20 @@ type ProgressParams struct {
 // CompleteParams are the arguments of Claims.Complete.
 type CompleteParams struct {
 	Fenced
-	Outcomes []byte
+	Outcomes []byte // not nil
 }
 
 // Mode says what an item without a record means. It is stored with the claim.
 type Mode string
 
 const (
-	// ModeExternal: items leave no record of their own; nothing is known of any until the claim is completed.
+	// ModeExternal means that items leave no record of their own; nothing is known of any until the claim is completed.
 	ModeExternal Mode = "external"
-	// ModeExternalProgress: an item is recorded as started before its executor runs; one without a record has not started.
+	// ModeExternalProgress means that an item is recorded as started before its executor runs; one without a record has not started.
 	ModeExternalProgress Mode = "external_progress"
-	// ModeAtomic: claim, effects and outcomes commit together; an uncompleted claim is never visible.
+	// ModeAtomic means that claim, effects and outcomes commit together: an uncompleted claim is never visible.
 	ModeAtomic Mode = "atomic"
-	// ModeCancel: nothing ran and nothing will.
+	// ModeCancel means that nothing ran and nothing will.
 	ModeCancel Mode = "cancel"
 )
 

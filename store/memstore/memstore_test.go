@@ -1,0 +1,158 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/confirmexec/confirmexec/store"
+	"github.com/confirmexec/confirmexec/store/memstore"
+	"github.com/confirmexec/confirmexec/store/storetest"
+)
+
+// S12, S16, S20, S28a: the claims of a store in memory.
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newHarness() })
+}
+
+// clock is a clock that a test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// ledger is what the executors of a test write to.
+type ledger struct {
+	mu   sync.Mutex
+	rows map[string]int
+}
+
+func (l *ledger) add(name string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rows[name] += n
+}
+
+func (l *ledger) count(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rows[name]
+}
+
+func newHarness() storetest.Harness[*memstore.Tx] {
+	c := &clock{now: time.Now()}
+	l := &ledger{rows: map[string]int{}}
+	s := memstore.New(&memstore.Config{Now: c.Now, LockTimeout: time.Second})
+	return storetest.Harness[*memstore.Tx]{
+		Store:    s,
+		Begin:    s.Begin,
+		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
+		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
+		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
+			l.add(name, 1)
+			tx.OnRollback(func() { l.add(name, -1) })
+			return nil
+		},
+		Count:   func(_ context.Context, name string) (int, error) { return l.count(name), nil },
+		Advance: c.Advance,
+	}
+}
+
+func TestBeginWaitsForTheOpenTransaction(t *testing.T) {
+	s := memstore.New(&memstore.Config{LockTimeout: time.Millisecond})
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+
+	_, err = s.Begin(t.Context())
+	require.ErrorIs(t, err, store.ErrLockTimeout)
+	_, err = s.Own().Claim(t.Context(), store.ClaimParams{AcceptUnminted: true})
+	require.ErrorIs(t, err, store.ErrLockTimeout)
+
+	require.NoError(t, tx.Rollback())
+	tx, err = s.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+}
+
+func TestBeginEndsWithItsContext(t *testing.T) {
+	s := memstore.New(nil)
+	_, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = s.Begin(ctx)
+	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestTxEndsOnce(t *testing.T) {
+	s := memstore.New(nil)
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, tx.Commit(), store.ErrTxEnded)
+	require.ErrorIs(t, tx.Rollback(), store.ErrTxEnded)
+	_, err = s.In(tx).Lookup(t.Context(), store.LookupParams{ID: store.ID{Key: uuid.New()}})
+	require.ErrorIs(t, err, store.ErrTxEnded)
+}
+
+func TestIsolateLendsATxThatCannotBeEnded(t *testing.T) {
+	s := memstore.New(nil)
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = s.Isolate(t.Context(), tx, 1, func(_ int, lent *memstore.Tx) error {
+		require.Error(t, lent.Commit())
+		require.Error(t, lent.Rollback())
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+}
+
+func TestIsolateNoticesAnEndThroughTheOwnersHandle(t *testing.T) {
+	s := memstore.New(nil)
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = s.Isolate(t.Context(), tx, 2, func(int, *memstore.Tx) error { return tx.Rollback() })
+	require.ErrorIs(t, err, store.ErrTxEnded)
+}
+
+func TestOnRollbackRunsTheLastFirst(t *testing.T) {
+	s := memstore.New(nil)
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	var undone []string
+	undo := func(name string) func() { return func() { undone = append(undone, name) } }
+	tx.OnRollback(undo("outer"))
+	_, err = s.Isolate(t.Context(), tx, 2, func(i int, lent *memstore.Tx) error {
+		if i == 0 {
+			lent.OnRollback(undo("kept"))
+			return nil
+		}
+		lent.OnRollback(undo("first of item"))
+		lent.OnRollback(undo("last of item"))
+		return errors.New("broken")
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"last of item", "first of item"}, undone)
+	undone = nil
+	require.NoError(t, tx.Rollback())
+	require.Equal(t, []string{"kept", "outer"}, undone)
+}

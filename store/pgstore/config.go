@@ -1,0 +1,80 @@
+package pgstore
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// Config names the table and its surroundings. The zero value is the default of every field.
+type Config struct {
+	// Schema of the claim table. Default "agents".
+	Schema string
+	// Table of the claims, at most 40 characters. Default "agent_idempotency_key".
+	Table string
+	// TenantColumn of that table. Default "firm_id".
+	TenantColumn string
+	// TenantSetting is the run-time setting that the row-level security policies read, "prefix.name". Default "app.firm_id".
+	TenantSetting string
+	// LockTimeout bounds the wait for another transaction that holds the same key. Default 5 seconds.
+	LockTimeout time.Duration
+}
+
+var (
+	identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	setting    = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}\.[a-z_][a-z0-9_]{0,30}$`)
+)
+
+// maxTable leaves room for the suffixes of index and constraint names: PostgreSQL cuts names at 63 bytes.
+const maxTable = 40
+
+// withDefaults fills what is empty and refuses every name that is not on the allow-list: nothing of a Config is ever
+// concatenated into SQL unchecked.
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name  string
+		value *string
+		def   string
+		allow *regexp.Regexp
+		limit int
+	}{
+		{"Schema", &c.Schema, "agents", identifier, 63},
+		{"Table", &c.Table, "agent_idempotency_key", identifier, maxTable},
+		{"TenantColumn", &c.TenantColumn, "firm_id", identifier, 63},
+		{"TenantSetting", &c.TenantSetting, "app.firm_id", setting, 63},
+	} {
+		if *f.value == "" {
+			*f.value = f.def
+		}
+		if !f.allow.MatchString(*f.value) || len(*f.value) > f.limit {
+			return c, &contract.InvalidError{Path: "/pgstore.Config/" + f.name, Problem: fmt.Sprintf(
+				"must be lower-case letters, digits and _, not starting with a digit, at most %d characters%s", f.limit,
+				map[bool]string{true: ", as prefix.name"}[f.allow == setting])}
+		}
+	}
+	if c.LockTimeout == 0 {
+		c.LockTimeout = 5 * time.Second
+	}
+	if c.LockTimeout < time.Millisecond {
+		return c, &contract.InvalidError{Path: "/pgstore.Config/LockTimeout", Problem: "must be at least a millisecond"}
+	}
+	return c, nil
+}
+
+// render puts the configured names into SQL text. It runs once, at construction.
+func (c Config) render(sql string) string {
+	return strings.NewReplacer(
+		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
+		"{table}", pgx.Identifier{c.Schema, c.Table}.Sanitize(),
+		"{name}", c.Table,
+		"{tenant}", pgx.Identifier{c.TenantColumn}.Sanitize(),
+		"{setting}", "'"+c.TenantSetting+"'",
+		"{lock_timeout}", "'"+strconv.FormatInt(c.LockTimeout.Milliseconds(), 10)+"ms'",
+	).Replace(sql)
+}

@@ -1,0 +1,12 @@
+// Package pgstore is the [store.Store] on PostgreSQL, through pgx v5. It is the only package of the module that imports pgx.
+//
+// A claim, its completion and a replay are one network round trip each: the tenant's binding, the lock timeout and the
+// statements travel as one pipelined batch, which PostgreSQL runs as one transaction. "Exactly once" is decided by one
+// INSERT … ON CONFLICT DO NOTHING against a partial unique index; see claimSQL in sql.go.
+//
+// The table is meant to be used by a plain role under forced row-level security. The tenant is bound inside each
+// transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
+// the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.
+//
+// [Migrate] makes the table; [GrantSQL] is what the service's role needs.
+package pgstore

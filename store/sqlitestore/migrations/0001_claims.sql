@@ -1,0 +1,45 @@
+-- One claim table for every boundary. Times are seconds since 1970 on the host's clock, with milliseconds.
+CREATE TABLE agent_idempotency_key (
+    firm_id      TEXT NOT NULL,
+    boundary     TEXT NOT NULL,
+    request_id   TEXT, -- the key
+    step         TEXT,
+    tool         TEXT,
+    sha          TEXT,
+    item_id      TEXT,
+    digest       BLOB, -- SHA-256 of the content that the key stands for
+    attempt      TEXT, -- who claimed
+    fence        INTEGER,
+    mode         TEXT,
+    claimed_at   REAL NOT NULL,
+    lease_until  REAL,
+    expires_at   REAL,
+    completed_at REAL, -- null: not completed
+    content      BLOB,
+    outcomes     BLOB,
+
+    CONSTRAINT agent_idempotency_key_boundary CHECK (boundary IN ('operation', 'proposal', 'item')),
+
+    -- The explicit IS NOT NULLs matter: a CHECK that comes out as NULL passes.
+    CONSTRAINT agent_idempotency_key_shape CHECK (CASE boundary
+        WHEN 'operation' THEN request_id IS NOT NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
+            AND digest IS NOT NULL AND length(digest) = 32
+            AND attempt IS NOT NULL AND fence IS NOT NULL AND mode IS NOT NULL AND lease_until IS NOT NULL
+        WHEN 'proposal' THEN request_id IS NOT NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
+            AND digest IS NOT NULL AND length(digest) = 32
+            AND expires_at IS NOT NULL AND completed_at IS NOT NULL
+        WHEN 'item' THEN request_id IS NOT NULL AND item_id IS NOT NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL
+            AND attempt IS NOT NULL AND fence IS NOT NULL
+        ELSE 1 END)
+) STRICT;
+
+-- The hard backstop: whatever a program does, a key is claimed once, and proposed once.
+CREATE UNIQUE INDEX agent_idempotency_key_operation ON agent_idempotency_key (firm_id, request_id)
+    WHERE boundary = 'operation';
+CREATE UNIQUE INDEX agent_idempotency_key_proposal ON agent_idempotency_key (firm_id, request_id)
+    WHERE boundary = 'proposal';
+CREATE UNIQUE INDEX agent_idempotency_key_item ON agent_idempotency_key (firm_id, request_id, item_id)
+    WHERE boundary = 'item';

@@ -1,0 +1,111 @@
+// Package storetest is the conformance suite of package store: what it accepts is a store that the broker can be
+// trusted with. Call [Run] from the tests of a store; it needs nothing but a [Harness].
+//
+// The names of the subtests are stable, so that a store may be tracked by them, and carry the numbers of the
+// requirements that they prove. Every failure says which rule of package store is broken.
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// Harness is what the suite needs of a store and of its database. All fields are required. The functions must be safe
+// for concurrent use and must not fail the test by themselves: they return their errors.
+type Harness[TTx any] struct {
+	// Store is the store to test. Build it with a lock timeout of one to three seconds: two cases wait for its end.
+	Store store.Store[TTx]
+
+	// Begin begins a transaction on the Store's database, bound to no tenant, as a caller of In does.
+	Begin func(ctx context.Context) (TTx, error)
+	// Commit ends the transaction. The suite also calls it with the handle that Isolate lends.
+	Commit func(ctx context.Context, tx TTx) error
+	// Rollback ends the transaction.
+	Rollback func(ctx context.Context, tx TTx) error
+
+	// Effect writes, within tx, one row named name into something of the executor's own.
+	Effect func(ctx context.Context, tx TTx, name string) error
+	// Count tells how many rows of that name are committed. The suite has no transaction open when it calls it.
+	Count func(ctx context.Context, name string) (int, error)
+
+	// Advance makes at least d pass on the database's clock. A real store sleeps; the suite asks for less than a second.
+	Advance func(d time.Duration)
+}
+
+// Run tests a store. newHarness is called once for each subtest and returns an empty store; what it opens it closes
+// with t.Cleanup. The subtests run one after the other.
+func Run[TTx any](t *testing.T, newHarness func(t *testing.T) Harness[TTx]) {
+	on := func(test func(k *kit[TTx])) func(*testing.T) {
+		return func(t *testing.T) { test(newKit(t, newHarness(t))) }
+	}
+
+	t.Run("S18 the first-run state is empty", on(firstRun))
+	t.Run("S11 a proposal is recorded once", on(proposeOnce))
+	t.Run("S20 a second proposal changes nothing", on(proposeTwice))
+	t.Run("S11 concurrent proposals have one winner", on(proposeConcurrently))
+	t.Run("S31 a proposal expires on the database clock", on(proposalExpires))
+
+	t.Run("S12 the first claim wins", on(claimWins))
+	t.Run("S12 the second claim sees the first", on(claimLoses))
+	t.Run("S12 a claim that is repeated by its attempt stands", on(claimRepeated))
+	t.Run("S12 concurrent claims have one winner", on(claimConcurrently))
+	t.Run("S12 concurrent transactions have one winner", on(claimInTransactions))
+	t.Run("S11 a key without a proposal is not claimed", on(claimUnminted))
+	t.Run("S20 other content is not claimed", on(claimOtherDigest))
+	t.Run("S31 an expired proposal is not claimed", on(claimExpired))
+	t.Run("S11 AcceptUnminted takes a key without a proposal", on(acceptUnminted))
+	t.Run("S20 AcceptUnminted refuses what the proposal refuses", on(acceptUnmintedRefuses))
+	t.Run("S29 a claim with outcomes is completed at once", on(claimCompleted))
+	t.Run("S29 a claim with outcomes is made past expiry", on(claimCompletedPastExpiry))
+	t.Run("S14 the first item is recorded as started", on(firstItem))
+	t.Run("S14 a claim whose lease is over stands", on(leaseOver))
+	t.Run("S31 a lease is shorter than a second", on(leaseIsPrecise))
+	t.Run("the mode is stored", on(modes))
+	t.Run("a cancelled context claims nothing", on(claimCancelled))
+
+	t.Run("lookup shows content only when it is asked to", on(lookupContent))
+	t.Run("lookup returns copies", on(lookupCopies))
+	t.Run("lookup does not wait for a claim under way", on(lookupDoesNotWait))
+	t.Run("S19 the barrier leaves no trace", on(barrierLeavesNoTrace))
+	t.Run("S19 the barrier sees a claim that commits", on(barrierSeesCommit))
+	t.Run("S19 the barrier does not see a claim that is rolled back", on(barrierSeesRollback))
+	t.Run("S28a a wait ends with the lock timeout", on(lockTimeout))
+
+	t.Run("S14 progress stores, starts and renews", on(progressStores))
+	t.Run("S21 progress is fenced", on(progressFenced))
+	t.Run("S17 an item's outcome is never overwritten", on(progressKeepsOutcome))
+	t.Run("S17 an empty outcome is an outcome", on(progressEmptyOutcome))
+	t.Run("S31 progress renews the lease", on(progressRenews))
+
+	t.Run("S17 outcomes come back byte for byte", on(completeBytes))
+	t.Run("S17 a completion is never overwritten", on(completeOnce))
+	t.Run("S21 completion is fenced", on(completeFenced))
+	t.Run("S12 concurrent completions have one winner", on(completeConcurrently))
+	t.Run("S20 the digest outlives the completion", on(completeKeepsDigest))
+	t.Run("S14 items are told only while uncompleted", on(itemsUntilCompleted))
+
+	t.Run("S16 a key string in two tenants is two keys", on(tenantsAreIndependent))
+	t.Run("S16 another tenant's key looks absent", on(tenantsSeeNothing))
+	t.Run("S16 another tenant's claim is fenced", on(tenantsAreFenced))
+	t.Run("S16 another tenant's proposal is no proposal", on(tenantsDoNotShareProposals))
+
+	t.Run("S28a rollback leaves neither claim nor effect", on(txRollback))
+	t.Run("S28a commit leaves both claim and effect", on(txCommit))
+	t.Run("S28a a transaction sees its own claim", on(txSeesItself))
+	t.Run("S28a a refused claim leaves the transaction usable", on(txRefusedClaim))
+	t.Run("S28a a fenced write leaves the transaction usable", on(txFencedWrite))
+	t.Run("S28a a duplicate proposal leaves the transaction usable", on(txDuplicateProposal))
+	t.Run("S28a the barrier works in a transaction", on(txBarrier))
+
+	t.Run("S15 Isolate keeps what succeeds", on(isolateKeeps))
+	t.Run("S15 Isolate undoes the item that fails", on(isolateOneFails))
+	t.Run("S15 Isolate undoes every item that fails", on(isolateAllFail))
+	t.Run("S15 Isolate undoes claims with their item", on(isolateUndoesClaims))
+	t.Run("Isolate of no items does nothing", on(isolateNone))
+	t.Run("Isolate stops at ErrRetryTx", on(isolateRetry))
+	t.Run("Isolate lets a panic pass", on(isolatePanic))
+	t.Run("Isolate notices or refuses an executor's commit", on(isolateEnded))
+}
