@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// claim takes the key for a, or answers: exactly one of held, res and err is set. The store's errors come back unwrapped.
+func (b *Broker[TTx]) claim(ctx context.Context, claims store.Claims, a *attempt) (
+	held *store.Fenced, res *contract.OperationResult, err error,
+) {
+	if contract.IsStale(a.Confirmation, a.Current) {
+		res, err = b.lookBehind(ctx, claims, a)
+		return nil, res, err
+	}
+	params, err := b.claimParams(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := claims.Claim(ctx, params)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.holds(s) {
+		return &store.Fenced{ID: a.keyID(), Attempt: a.id, Fence: s.Claim.Fence}, nil, nil
+	}
+	res, err = b.answer(a, s)
+	if errors.Is(err, contract.ErrExpired) { // an expired confirm inserts nothing, so it did not wait for one under way
+		res, err = b.lookBehind(ctx, claims, a)
+	}
+	if res == nil && err == nil {
+		err = contract.ErrRetryTx // neither claimed nor refused: a snapshot older than what stands
+	}
+	return nil, res, b.outOfSight(ctx, a, s, err)
+}
+
+func (b *Broker[TTx]) claimParams(a *attempt) (store.ClaimParams, error) {
+	p := store.ClaimParams{
+		ID: a.keyID(), Digest: a.digest, Attempt: a.id, Mode: a.mode, Lease: b.cfg.Lease, AcceptUnminted: b.cfg.AcceptUnmintedKeys,
+	}
+	if a.mode == store.ModeExternalProgress {
+		p.FirstItem = a.Confirmation.Items[0].ID
+	}
+	if p.AcceptUnminted {
+		content, err := encodeContent(a.Confirmation)
+		if err != nil {
+			return p, err
+		}
+		p.Content = content
+	}
+	return p, nil
+}
+
+// lookBehind answers a confirm that cannot claim: it looks the key up behind the barrier, so that a first confirm that is
+// under way is seen and not contradicted.
+func (b *Broker[TTx]) lookBehind(ctx context.Context, claims store.Claims, a *attempt) (*contract.OperationResult, error) {
+	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID(), Barrier: true})
+	if err != nil {
+		return nil, err
+	}
+	res, err := b.answer(a, s)
+	return res, b.outOfSight(ctx, a, s, err)
+}
+
+// outOfSight corrects "no such key" in a transaction whose snapshot is older than the proposal: its owner runs it again.
+func (b *Broker[TTx]) outOfSight(ctx context.Context, a *attempt, s store.Standing, err error) error {
+	if !s.FixedSnapshot || !errors.Is(err, contract.ErrNotMinted) {
+		return err
+	}
+	ctx, cancel := b.detached(ctx)
+	defer cancel()
+	now, lookupErr := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
+	if lookupErr == nil && now.Proposal != nil {
+		return contract.ErrRetryTx
+	}
+	return err
+}
+
+// authorize asks the configured authoriser; nil allows.
+func (b *Broker[TTx]) authorize(ctx context.Context, method string, id store.ID) error {
+	if b.cfg.Authorize == nil {
+		return nil
+	}
+	err := b.cfg.Authorize(ctx, Access{Method: method, Tenant: id.Tenant, Key: id.Key})
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*contract.Failure](err); ok {
+		return err
+	}
+	return contract.ErrDenied.With(err)
+}
+
+// admit asks the authoriser about a confirm. To one that it denies a conflict is still told first, in every state of the key.
+func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt) error {
+	denied := b.authorize(ctx, a.method, a.keyID())
+	if denied == nil {
+		return nil
+	}
+	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID()})
+	if err != nil {
+		return err
+	}
+	if a.conflicts(s) {
+		return &contract.ConflictError{Failure: *contract.ErrKeyReused}
+	}
+	return denied
+}
+
+// await answers a confirm whose key is running elsewhere: it reads until the first one is completed, the lease is over, the
+// caller leaves or ReplayWait has passed (S30).
+func (b *Broker[TTx]) await(ctx context.Context, a *attempt) (*contract.OperationResult, error) {
+	const first, most = 10 * time.Millisecond, 250 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, max(b.cfg.ReplayWait, 0))
+	defer cancel()
+	for pause := first; ; pause = min(2*pause, most) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, contract.ErrInProgress
+		case <-timer.C:
+		}
+		s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
+		if err != nil {
+			return nil, contract.ErrInProgress.With(err) // what was known before the wait is still what is known
+		}
+		if s.Claim == nil { // not committed yet; without the barrier nothing else may be concluded
+			continue
+		}
+		if res, err := b.answer(a, s); !errors.Is(err, contract.ErrInProgress) {
+			return res, err
+		}
+	}
+}

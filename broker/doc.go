@@ -1,0 +1,22 @@
+// Package broker executes what a person confirmed: exactly one write per confirmed key, and never a second one.
+//
+// A [Broker] is made once per service, over a store:
+//
+//	b, err := broker.New(pgstore.New(pool), nil)
+//
+// The system proposes ([Broker.Propose] mints the key), a person confirms, and the service executes. The mode is the method:
+//
+//   - [Broker.ExecuteTx] for effects in the same database: the claim, the effects and their outcomes commit with the
+//     caller's transaction, all or nothing.
+//   - [Broker.Execute] for effects anywhere else: the claim is committed before the executor runs, so that at most one
+//     attempt is ever made; what a crash leaves open is resolved by reading, never by running again.
+//
+// A confirm of a key that was confirmed before runs nothing: it replays the stored outcomes, says that the first one is
+// still running, or says that nobody knows how it ended. [Broker.Lookup] reads how a key stands and [Broker.Cancel] makes
+// sure that it never runs.
+//
+// # Reading the code
+//
+// The order of answers is one function, answer in answer.go. Who runs is decided by the store's claim statement: for
+// PostgreSQL, claimSQL in store/pgstore/sql.go. What is known of an item after its executor returned is in outcome.go.
+package broker

@@ -1,0 +1,131 @@
+package broker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/confirmexec/confirmexec/broker"
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/store/memstore"
+)
+
+var surface = contract.CurrentSurfaceState{SurfaceKey: "matter:7/forums", ContractVersion: "v1"}
+
+func forums(names ...string) contract.OperationProposal {
+	p := contract.OperationProposal{SurfaceKey: surface.SurfaceKey, ContractVersion: surface.ContractVersion}
+	for i, name := range names {
+		params, _ := json.Marshal(map[string]string{"name": name})
+		p.Items = append(p.Items, contract.Item{ID: fmt.Sprint(i + 1), Op: "add_forum", Params: params})
+	}
+	return p
+}
+
+// newBroker is a broker for an example; a service has one over pgstore or sqlitestore.
+func newBroker() *broker.Broker[*memstore.Tx] {
+	b, err := broker.New(memstore.New(nil), nil)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// A batch in which one item fails: one result, from which the board and the prose are derived.
+func ExampleBroker_Execute() {
+	ctx, b := context.Background(), newBroker()
+	c, err := b.Propose(ctx, "firm-a", forums("NCLT Mumbai", "NCLT Delhi", "High Court"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface},
+		func(_ context.Context, it broker.Item) (broker.Outcome, error) {
+			if it.ID == "2" {
+				return broker.Outcome{}, broker.NotApplied(errors.New("the registry has that forum"))
+			}
+			return broker.Applied("forum/" + it.ID), nil
+		})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%+v\n", res.Tally())
+	fmt.Println(res.Summary())
+	fmt.Println("needs attention:", res.Err() != nil)
+	// Output:
+	// {Applied:2 Failed:1 Skipped:0 Ambiguous:0}
+	// 2 of 3 items applied, 1 failed (2).
+	// needs attention: true
+}
+
+// The claim and the effects commit together, or not at all.
+func ExampleBroker_ExecuteTx() {
+	ctx, st := context.Background(), memstore.New(nil)
+	b, _ := broker.New(st, nil)
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	req := broker.TxRequest[*memstore.Tx]{Request: broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}}
+	addForum := func(_ context.Context, _ *memstore.Tx, it broker.Item) (broker.Outcome, error) {
+		return broker.Applied("forum/" + it.ID), nil // writes through the transaction
+	}
+	for _, commit := range []bool{false, true, true} {
+		tx, _ := st.Begin(ctx)
+		res, err := b.ExecuteTx(ctx, tx, req, addForum)
+		if commit {
+			_ = tx.Commit()
+		} else {
+			_ = tx.Rollback()
+		}
+		fmt.Println(broker.AnswerOf(res, err), "- committed:", commit)
+	}
+	// Output:
+	// executed - committed: false
+	// executed - committed: true
+	// replayed - committed: true
+}
+
+// A confirm on a surface that has moved is refused before anything is claimed.
+func ExampleBroker_Execute_stale() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	now := contract.CurrentSurfaceState{SurfaceKey: surface.SurfaceKey, ContractVersion: "v2"}
+	_, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: now}, nil)
+	if conflict, ok := errors.AsType[*contract.ConflictError](err); ok {
+		fmt.Println(conflict.Failure.Reason)
+		fmt.Println(conflict.Drift)
+	}
+	// Output:
+	// pramaan.agent_operation.stale
+	// contract_version was "v1", is "v2"
+}
+
+func ExampleBroker_Lookup() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	st, err := b.Lookup(ctx, "firm-a", c.IdempotencyKey)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(st.Phase, len(st.Confirmation.Items))
+	// Output: proposed 1
+}
+
+// After Cancel a confirm that is still on its way can never run.
+func ExampleBroker_Cancel() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	if _, err := b.Cancel(ctx, "firm-a", c.IdempotencyKey); err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}, nil)
+	fmt.Println(broker.AnswerOf(res, err), "-", res.Summary())
+	// Output: cancelled - Cancelled before it ran: 0 of 1 item applied, 1 skipped.
+}
+
+func ExampleNew() {
+	_, err := broker.New(memstore.New(nil), &broker.Config{Lease: -1})
+	fmt.Println(err)
+	// Output: INVALID_ARGUMENT: /broker.Config/Lease: must not be negative; 0 means 5m0s
+}

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// Observer is told the end of every call: event in, nothing out. It must be safe for concurrent use and quick, since the
+// caller waits for it.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
+}
+
+// Event is what may be told of a call: no key, no tenant, no content (S22). More fields may be added.
+type Event struct {
+	Method   string // "propose", "execute", "execute_tx", "lookup" or "cancel"
+	Answer   string // see AnswerOf
+	Tally    contract.Tally
+	Duration time.Duration
+}
+
+// AnswerOf names how a call was answered, in one word of a closed set, for metrics and logs: "executed", "replayed",
+// "ambiguous" or "cancelled" for a result; for a refusal the last part of its reason, such as "stale", "key_reused",
+// "in_progress" or "not_minted"; "ok" for a call that has no result; "error" for anything else.
+func AnswerOf(res *contract.OperationResult, err error) string {
+	if err != nil {
+		f, ok := contract.FailureOf(err)
+		if !ok {
+			return "error"
+		}
+		return string(f.Reason[strings.LastIndexByte(string(f.Reason), '.')+1:])
+	}
+	switch {
+	case res == nil:
+		return "ok"
+	case res.Recovery() != nil:
+		return "ambiguous"
+	case res.Cancelled():
+		return "cancelled"
+	case res.Replayed:
+		return "replayed"
+	}
+	return "executed"
+}
+
+func (b *Broker[TTx]) observe(ctx context.Context, method string, start time.Time, res *contract.OperationResult, err error) {
+	if b.cfg.Observer == nil && b.cfg.Logger == nil {
+		return
+	}
+	e := Event{Method: method, Answer: AnswerOf(res, err), Duration: time.Since(start)}
+	if res != nil {
+		e.Tally = res.Tally()
+	}
+	if b.cfg.Observer != nil {
+		b.cfg.Observer.Observe(ctx, e)
+	}
+	if b.cfg.Logger != nil {
+		b.cfg.Logger.LogAttrs(ctx, e.level(), "confirmexec", slog.String("boundary", "operation"), slog.String("method", e.Method),
+			slog.String("answer", e.Answer), slog.Int("applied", e.Tally.Applied), slog.Int("failed", e.Tally.Failed),
+			slog.Int("skipped", e.Tally.Skipped), slog.Int("ambiguous", e.Tally.Ambiguous), slog.Duration("duration", e.Duration))
+	}
+}
+
+func (e Event) level() slog.Level {
+	if e.Answer == "ambiguous" || e.Answer == "unavailable" || e.Answer == "error" {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}

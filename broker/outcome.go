@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"errors"
+
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// Outcome is what an executor says that it did. Its zero value says nothing and is never taken for success: it is failed and
+// undone in a transaction, and ambiguous in Execute. It is opaque, so that a state can only be made by saying it.
+type Outcome struct {
+	state       contract.OutcomeState
+	ref, detail string
+}
+
+// Applied says that the effect happened; ref names what it made in the target's terms, or is empty.
+func Applied(ref string) Outcome { return Outcome{state: contract.Applied, ref: ref} }
+
+// Skipped says that the executor decided to do nothing, and why. In a transaction the item's writes are undone.
+func Skipped(why string) Outcome { return Outcome{state: contract.Skipped, detail: why} }
+
+// WithDetail returns o with a text for the person who reads the result.
+func (o Outcome) WithDetail(detail string) Outcome {
+	o.detail = detail
+	return o
+}
+
+// NotApplied marks err as definite: the executor knows that the effect did not happen, so that the item is failed and not
+// ambiguous. Nil stays nil.
+func NotApplied(err error) error {
+	if err == nil {
+		return nil
+	}
+	return notApplied{err}
+}
+
+type notApplied struct{ error }
+
+func (n notApplied) Unwrap() error { return n.error }
+
+// knownNoEffect says whether err is proof that nothing happened: it is marked by NotApplied, or it is a failure whose code
+// or evidence says so. Of errors that are joined, all must be.
+func knownNoEffect(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it walks the chain itself
+	case notApplied:
+		return true
+	case *contract.Failure:
+		return e.KnownNoEffect()
+	case interface{ Unwrap() []error }:
+		errs := e.Unwrap()
+		for _, err := range errs {
+			if !knownNoEffect(err) {
+				return false
+			}
+		}
+		return len(errs) > 0
+	case interface{ Unwrap() error }:
+		return knownNoEffect(e.Unwrap())
+	}
+	return false
+}
+
+// external is what is known of an item whose effect is outside the database: only what the executor said, and nothing at
+// all after an error that does not say otherwise.
+func external(itemID string, o Outcome, err error) contract.OperationItemOutcome {
+	return known(itemID, o, err, contract.Ambiguous)
+}
+
+// transactional is what is known of an item whose effects are in the transaction: whatever went wrong, they are undone.
+func transactional(itemID string, o Outcome, err error) contract.OperationItemOutcome {
+	return known(itemID, o, err, contract.Failed)
+}
+
+// known turns what an executor returned into a storable outcome. An error beats an outcome, so that
+// `return Applied(id), err` is safe.
+func known(itemID string, o Outcome, err error, unsure contract.OutcomeState) contract.OperationItemOutcome {
+	out := contract.OperationItemOutcome{ItemID: itemID, State: o.state, Ref: o.ref, Detail: o.detail}
+	switch {
+	case err != nil:
+		out = contract.OperationItemOutcome{ItemID: itemID, State: unsure, Reason: reasonOf(err), Detail: err.Error()}
+		if knownNoEffect(err) {
+			out.State = contract.Failed
+		}
+	case o.state == "":
+		out.State, out.Reason = unsure, contract.ReasonNoOutcome
+	}
+	return out.Clean()
+}
+
+func reasonOf(err error) contract.Reason {
+	if r, ok := errors.AsType[reasoned](err); ok {
+		return r.reason
+	}
+	f, ok := errors.AsType[*contract.Failure](err)
+	switch {
+	case !ok:
+		return ""
+	case f.Reason != "":
+		return f.Reason
+	}
+	return contract.Reason(f.Code)
+}
+
+// reasoned is an error of the broker's own about an executor.
+type reasoned struct {
+	reason contract.Reason
+	text   string
+}
+
+func (r reasoned) Error() string { return r.text }

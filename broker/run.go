@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// Item is what an executor gets: one confirmed item and what it may pass on to its target.
+type Item struct {
+	contract.Item
+	Index  int    // position in the operation
+	Tenant string // whose operation it is
+
+	// IdempotencyKey is the item's own, for the target: the same for every attempt at this item, different for every other
+	// item, key and tenant. A target that honours it can refuse a late or second call.
+	IdempotencyKey uuid.UUID
+	// Fence is the fencing token of the attempt; it rises whenever the key is taken from an attempt. A target that keeps the
+	// highest one it saw can refuse an attempt that lost its key.
+	Fence int64
+	// Attempt is the id of this attempt, for the executor's own records.
+	Attempt uuid.UUID
+
+	// Expected is the surface that the confirmation is for, for the executor's own compare-and-set on its version.
+	Expected contract.CurrentSurfaceState
+}
+
+func (a *attempt) item(i int, held store.Fenced) Item {
+	c := a.Confirmation
+	return Item{
+		Item: c.Items[i], Index: i, Tenant: a.Tenant, IdempotencyKey: itemKey(held.ID, c.Items[i].ID), Fence: held.Fence,
+		Attempt: held.Attempt, Expected: contract.CurrentSurfaceState{SurfaceKey: c.SurfaceKey, ContractVersion: c.ContractVersion},
+	}
+}
+
+// itemKey derives an item's key from its operation's: a UUID of version 8 (RFC 9562) over the key, the tenant and the item
+// id, of which the tenant's length is fixed by a prefix, so that no two of them run together.
+func itemKey(id store.ID, itemID string) uuid.UUID {
+	data := binary.BigEndian.AppendUint64(nil, uint64(len(id.Tenant)))
+	data = append(append(data, id.Tenant...), itemID...)
+	return uuid.NewHash(sha256.New(), id.Key, data, 8)
+}
+
+// returned is what became of a call on an executor.
+type returned struct {
+	outcome Outcome
+	err     error
+}
+
+// start calls fn in a goroutine of its own, so that neither a panic nor the end of its goroutine ends the broker's.
+func start(fn func() (Outcome, error)) <-chan returned {
+	done := make(chan returned, 1)
+	go func() {
+		r := returned{err: reasoned{contract.ReasonPanic, "the executor ended its goroutine"}}
+		defer func() {
+			if p := recover(); p != nil {
+				r = returned{err: reasoned{contract.ReasonPanic, fmt.Sprintf("the executor panicked: %v", p)}}
+			}
+			done <- r
+		}()
+		r.outcome, r.err = fn()
+	}()
+	return done
+}
+
+// runUntil calls fn with a context that ends at the deadline and keeps the caller's values but not its end: once claimed, an
+// operation is carried out though the client hangs up. An executor that does not return by then is left behind.
+func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) (Outcome, error)) returned {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	done := start(func() (Outcome, error) { return fn(ctx) })
+	select {
+	case r := <-done:
+		return r
+	case <-ctx.Done():
+	}
+	select { // it may have returned because its context ended
+	case r := <-done:
+		return r
+	case <-time.After(returnGrace):
+		return returned{err: reasoned{contract.ReasonTimeout, "the executor did not return within its lease"}}
+	}
+}
+
+// returnGrace is how long an executor has to return after its context has ended.
+const returnGrace = 100 * time.Millisecond
