@@ -16,8 +16,9 @@ import (
 // Item is what an executor gets: one confirmed item and what it may pass on to its target.
 type Item struct {
 	contract.Item
-	Index  int    // position in the operation
-	Tenant string // whose operation it is
+	Index        int       // position in the operation
+	Tenant       string    // whose operation it is
+	OperationKey uuid.UUID // the idempotency key of the operation, for the executor's own records
 
 	// IdempotencyKey is the item's own, for the target: the same for every attempt at this item, different for every other
 	// item, key and tenant. A target that honours it can refuse a late or second call.
@@ -35,8 +36,9 @@ type Item struct {
 func (a *attempt) item(i int, held store.Fenced) Item {
 	c := a.Confirmation
 	return Item{
-		Item: c.Items[i], Index: i, Tenant: a.Tenant, IdempotencyKey: itemKey(held.ID, c.Items[i].ID), Fence: held.Fence,
-		Attempt: held.Attempt, Expected: contract.CurrentSurfaceState{SurfaceKey: c.SurfaceKey, ContractVersion: c.ContractVersion},
+		Item: c.Items[i], Index: i, Tenant: a.Tenant,
+		OperationKey: held.Key, IdempotencyKey: itemKey(held.ID, c.Items[i].ID), Fence: held.Fence, Attempt: held.Attempt,
+		Expected: contract.CurrentSurfaceState{SurfaceKey: c.SurfaceKey, ContractVersion: c.ContractVersion},
 	}
 }
 

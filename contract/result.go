@@ -13,7 +13,7 @@ import (
 type OperationResult struct {
 	IdempotencyKey uuid.UUID
 	Outcomes       []OperationItemOutcome
-	Replayed       bool // an earlier confirm ran it; this one read what was recorded
+	Replayed       bool // this call ran nothing: it tells what an earlier one recorded
 }
 
 // Tally counts outcomes by state. Its total is the number of items, always (S7).

@@ -81,6 +81,7 @@ func itemIdentity[TTx any](b *bench[TTx]) {
 		assert.NotEqual(b, uuid.Nil, it.Attempt)
 		assert.Equal(b, fresh, it.Expected)
 		assert.Equal(b, firmA, it.Tenant)
+		assert.NotEqual(b, it.OperationKey, it.IdempotencyKey)
 		assert.Equal(b, "add_forum", it.Op)
 		seen[it.IdempotencyKey] = it.ID
 		return apply(ctx, it, write)

@@ -1,0 +1,25 @@
+// Package confirmexec is the guided tour of a library for the most dangerous hop in software that acts for people: a person
+// confirms an operation that the system proposed, and only then it is executed. A double tap, a lost reply, a crash, or a page
+// that changed underneath never becomes a second write, a wrong write or a false report.
+//
+// The package itself holds no code. The parts, from the pure to the durable:
+//
+//   - contract: the operation_recovery.v1 wire types, staleness, outcomes and their one result, the content digest, failure
+//     codes with their retry table. It has no I/O of any kind.
+//   - store: the interfaces that a database implements. store/pgstore is PostgreSQL under row-level security,
+//     store/sqlitestore one file on one host, store/memstore for unit tests of executors, store/storetest the conformance
+//     suite that every store passes.
+//   - broker: the one type that services use. It mints keys, claims them, runs executors and answers confirms.
+//   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
+//
+// # One promise
+//
+// One write per confirmed key, provided that acknowledged commits survive. Every other system re-executes after a crash; this
+// one never does: an unknown outcome is resolved by reading, never by writing again.
+//
+// # Where exactly once is decided
+//
+// Four files, in this order: broker/doc.go says which mode is which; broker/execute.go (or executetx.go) shows that an
+// executor only runs under a claim; broker/claim.go takes the claim and leaves every other answer to the order in
+// answer.go; and claimSQL in store/pgstore/sql.go is the one statement that lets one attempt in.
+package confirmexec

@@ -1,0 +1,44 @@
+package confirmexec_test
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each package has one package comment, in one of its files.
+func TestPackageComments(t *testing.T) {
+	for _, pkg := range packages(t) {
+		var with []string
+		for _, file := range pkg.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg.Dir, file), nil, parser.ParseComments|parser.PackageClauseOnly)
+			require.NoError(t, err)
+			if f.Doc != nil && strings.TrimSpace(f.Doc.Text()) != "" {
+				with = append(with, file)
+			}
+		}
+		if len(pkg.GoFiles) > 0 {
+			assert.Len(t, with, 1, "%s has its package comment in %v", pkg.ImportPath, with)
+		}
+	}
+}
+
+// The program that README.md shows is the one that the tests compile and run.
+func TestReadmeProgram(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	program, err := os.ReadFile("examples/quickstart/main.go")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(readme), "```go\n")
+	require.True(t, found)
+	block, _, _ = strings.Cut(block, "```")
+	_, code, found := strings.Cut(string(program), "package main")
+	require.True(t, found)
+	assert.Equal(t, "package main"+code, block)
+}

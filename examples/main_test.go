@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/internal/pgtest"
+)
+
+// asProgram makes the test binary the program, and so every process that the program starts.
+const asProgram = "CONFIRMEXEC_EXAMPLES_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	pgtest.Main(m, nil)
+}
+
+// ran is what the program did.
+type ran struct {
+	out, err    string
+	status, pid int
+}
+
+// start runs the program in dir.
+func start(t *testing.T, dir, stdin string, args ...string) ran {
+	t.Helper()
+	var out, err bytes.Buffer
+	cmd := program(t, dir, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &err
+	if failed := cmd.Run(); failed != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, failed, &exit)
+	}
+	return ran{out.String(), err.String(), cmd.ProcessState.ExitCode(), cmd.ProcessState.Pid()}
+}
+
+func program(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+// line is a scenario's line of -json.
+type line struct {
+	Scenario      string                          `json:"scenario"`
+	Answer        string                          `json:"answer"`
+	ExecutorCalls int                             `json:"executor_calls"`
+	Outcomes      []contract.OperationItemOutcome `json:"outcomes"`
+	OK            bool                            `json:"ok"`
+}
+
+// documented is what the walk must come to, written down a second time.
+var documented = []line{
+	{Scenario: "first-confirm", Answer: "executed", ExecutorCalls: 1},
+	{Scenario: "second-confirm", Answer: "replayed", ExecutorCalls: 1},
+	{Scenario: "double-tap", Answer: "replayed", ExecutorCalls: 1},
+	{Scenario: "drifted-surface", Answer: "stale", ExecutorCalls: 0},
+	{Scenario: "lost-reply", Answer: "replayed", ExecutorCalls: 1},
+	{Scenario: "crash", Answer: "ambiguous", ExecutorCalls: 1},
+	{Scenario: "batch", Answer: "executed", ExecutorCalls: 3},
+	{Scenario: "same-key-other-content", Answer: "key_reused", ExecutorCalls: 1},
+	{Scenario: "never-minted", Answer: "not_minted", ExecutorCalls: 0},
+	{Scenario: "other-firm", Answer: "executed", ExecutorCalls: 2},
+	{Scenario: "transaction", Answer: "executed", ExecutorCalls: 0},
+	{Scenario: "cancel", Answer: "cancelled", ExecutorCalls: 0},
+}
+
+// checkWalk checks one run of all scenarios with -json.
+func checkWalk(t *testing.T, r ran) {
+	t.Helper()
+	require.Equal(t, exitOK, r.status, "%s%s", r.out, r.err)
+	lines := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
+	require.Len(t, lines, len(documented), r.out)
+	for i, text := range lines {
+		var got line
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&got), text)
+		assert.True(t, got.OK, text)
+		assert.NotNil(t, got.Outcomes, text)
+		got.OK, got.Outcomes = false, nil
+		assert.Equal(t, documented[i], got)
+	}
+	assert.Contains(t, r.err, "Scenarios: 12, all as expected.")
+}
+
+// checkLedger checks that other processes wrote the ledger and that only the killed one called from elsewhere.
+func checkLedger(t *testing.T, path string, walks ...ran) {
+	t.Helper()
+	entries, err := readLedger(path)
+	require.NoError(t, err)
+	calls, registries, callers := map[string]int{}, map[int]bool{}, map[int]bool{}
+	for _, e := range entries {
+		calls[e.Scenario]++
+		registries[e.PID] = true
+		if e.Scenario == "crash" {
+			callers[e.CallerPID] = true
+		}
+	}
+	for _, want := range documented {
+		if want.Scenario != "crash" { // which may take more than one attempt on a busy machine
+			assert.Equal(t, want.ExecutorCalls*len(walks), calls[want.Scenario], want.Scenario)
+		}
+	}
+	assert.Len(t, registries, len(walks), "one registry a walk")
+	for _, w := range walks {
+		assert.NotContains(t, registries, w.pid, "the registry is another process")
+		assert.NotContains(t, callers, w.pid, "the process that is killed is another one")
+	}
+}
+
+// S12, S13, S14, S20: the whole walk on SQLite, twice on the same database and the same ledger.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	walk := func() ran {
+		return start(t, dir, "", "-json", "-database", "sqlite:walk.db", "-ledger", "ledger.jsonl")
+	}
+	first, second := walk(), walk()
+	checkWalk(t, first)
+	checkWalk(t, second)
+	checkLedger(t, filepath.Join(dir, "ledger.jsonl"), first, second)
+}
+
+// S7, S8, S15: board, prose and recovery instruction come from the one result.
+func TestWalkIsReadable(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir(), "", "batch", "crash", "drifted-surface")
+	require.Equal(t, exitOK, r.status, "%s%s", r.out, r.err)
+	for _, want := range []string{
+		"── batch: three items, and one of them fails ──",
+		"nclt-chennai   failed    registry_refused",
+		"2 applied, 1 failed, 0 skipped, 0 ambiguous",
+		"2 of 3 items applied, 1 failed (nclt-chennai).",
+		"reload_to_check: It is not known whether 1 of 1 item took effect.",
+		"(signal: killed)",
+		`contract_version was "v1", is "v2"`,
+		"removed at the end",
+		"Scenarios: 3, all as expected.",
+	} {
+		assert.Contains(t, r.out, want)
+	}
+	assert.Less(t, strings.Index(r.out, "drifted-surface:"), strings.Index(r.out, "batch:"), "in the order of the walk")
+	for text := range strings.SplitSeq(r.out, "\n") {
+		assert.LessOrEqual(t, len([]rune(text)), 100, text)
+	}
+	assert.Empty(t, r.err)
+}
+
+// Temporary files are gone after the walk.
+func TestWalkCleansUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := program(t, dir, "first-confirm")
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TMP="+dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	result := &contract.OperationResult{Outcomes: []contract.OperationItemOutcome{{ItemID: "a", State: contract.Applied}}}
+	good := report{told: told{result: result}, calls: 1}
+	want := expectation{answer: "executed", calls: 1, tally: contract.Tally{Applied: 1}}
+	assert.Empty(t, compare(want, &good))
+	replayed := *result
+	replayed.Replayed = true
+
+	for name, spoil := range map[string]func(*report){
+		"the answer: error, not executed":    func(r *report) { r.told.err = errors.New("broken") },
+		"executor calls: 2, not 1":           func(r *report) { r.calls = 2 },
+		"the tally: {Applied:0 ":             func(r *report) { r.told.result = &contract.OperationResult{} },
+		"replayed: true, not false":          func(r *report) { r.told.result = &replayed },
+		"the answer: not_minted, not execut": func(r *report) { r.told = told{err: contract.ErrNotMinted} },
+	} {
+		bad := good
+		spoil(&bad)
+		assert.Contains(t, strings.Join(compare(want, &bad), "\n"), name)
+	}
+}
+
+// A scenario that differs, or that cannot be carried out, is named and makes the exit status 1.
+func TestDifferenceFails(t *testing.T) {
+	t.Setenv(asProgram, "1") // for the registry
+	o, err := parseOptions([]string{"-json", "-database", "sqlite:" + filepath.Join(t.TempDir(), "walk.db")})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	notes, err := os.Create(filepath.Join(t.TempDir(), "notes")) // which the registry may write to as well
+	require.NoError(t, err)
+	defer func() { require.NoError(t, notes.Close()) }()
+	s := streams{strings.NewReader(""), &out, notes}
+	w, err := newWalk(t.Context(), o, s)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.close()) }()
+
+	err = w.runAll(t.Context(), []scenario{
+		{"twice", "more calls than there are", expectation{"executed", 2, applied1, false}, firstConfirm},
+		{"never", "cannot be carried out", expectation{"executed", 0, none, false},
+			func(context.Context, *stage) error { return errors.New("no stage") }},
+	})
+	require.ErrorIs(t, err, errTold)
+	assert.Equal(t, exitFailed, s.finish(err))
+	assert.Contains(t, out.String(), `{"scenario":"twice","answer":"executed","executor_calls":1,`)
+	assert.Contains(t, out.String(), `{"scenario":"never","answer":"error","executor_calls":0,"outcomes":[],"ok":false}`)
+	assert.Equal(t, 2, strings.Count(out.String(), `"ok":false`))
+	told := sample(t, notes.Name())
+	assert.Contains(t, told, "twice differs: executor calls: 1, not 2")
+	assert.Contains(t, told, "never differs: the scenario could not be carried out: no stage")
+	assert.Contains(t, told, "Scenarios: 2, 2 DIFFER")
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	help := start(t, dir, "", "-h")
+	assert.Equal(t, exitOK, help.status)
+	assert.Equal(t, usage, help.out)
+	assert.Empty(t, help.err)
+	for text := range strings.SplitSeq(usage, "\n") {
+		assert.LessOrEqual(t, len(text), 100, text)
+	}
+
+	names := start(t, dir, "", "list")
+	assert.Equal(t, exitOK, names.status)
+	lines := strings.Split(strings.TrimSpace(names.out), "\n")
+	require.Len(t, lines, len(documented))
+	for i, want := range documented {
+		assert.Equal(t, want.Scenario, strings.Fields(lines[i])[0])
+	}
+
+	for args, problem := range map[string]string{
+		"-x":                            "not defined: -x",
+		"no-such-thing":                 `"no-such-thing" is neither a command nor a scenario`,
+		"first-confirm confirm":         `"confirm" is neither`,
+		"list -json":                    `-json does not go with "list"`,
+		"list first-confirm":            "list takes no argument",
+		"lookup":                        "lookup takes one KEY",
+		"lookup not-a-key":              "KEY must be a confirmation",
+		"cancel not-a-key":              "KEY must be a confirmation",
+		"-database mysql:x batch":       "-database wants sqlite:PATH",
+		"batch -database sqlite:":       "-database wants sqlite:PATH",
+		"confirm -lease 0s":             "-lease must be more than 0",
+		"confirm -slow soon":            "invalid value",
+		"batch -tenant firm-a":          `-tenant does not go with "batch"`,
+		"registry-process":              "takes the ledger's path",
+		"cancel first-confirm -slow 1s": `-slow does not go with`,
+	} {
+		r := start(t, dir, "", strings.Fields(args)...)
+		assert.Equal(t, exitUsage, r.status, args)
+		assert.Contains(t, r.err, problem, args)
+		assert.Empty(t, r.out, args)
+	}
+}
+
+// Flags may stand anywhere, and "cancel" is the scenario unless a key follows.
+func TestFlagsAnywhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, args := range []string{"-json cancel batch", "cancel -json batch", "cancel batch -json"} {
+		r := start(t, dir, "", strings.Fields(args)...)
+		assert.Equal(t, exitOK, r.status, r.err)
+		assert.Equal(t, 2, strings.Count(r.out, `"ok":true`), r.out)
+	}
+}
+
+// The table of README.md is the one that the walk is held to.
+func TestReadmeTable(t *testing.T) {
+	t.Parallel()
+	readme := sample(t, "README.md")
+	for _, want := range documented {
+		row := "(?m)^\\| `" + want.Scenario + "` \\| .* \\| `" + want.Answer + "` \\| " + strconv.Itoa(want.ExecutorCalls) + " \\|$"
+		assert.Regexp(t, row, readme)
+	}
+}
