@@ -22,12 +22,16 @@ type Config struct {
 	TenantColumn string
 	// TenantSetting is the run-time setting that the row-level security policies read, "prefix.name". Default "app.firm_id".
 	TenantSetting string
+	// OtherBoundaries are the values of the boundary column that the table's owner uses beside this library's. A row of any
+	// other boundary is refused by the schema. Default none.
+	OtherBoundaries []string
 	// LockTimeout bounds the wait for another transaction that holds the same key. Default 5 seconds.
 	LockTimeout time.Duration
 }
 
 var (
 	identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	boundary   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 	setting    = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}\.[a-z_][a-z0-9_]{0,30}$`)
 )
 
@@ -58,6 +62,12 @@ func (c Config) withDefaults() (Config, error) {
 				map[bool]string{true: ", as prefix.name"}[f.allow == setting])}
 		}
 	}
+	for i, b := range c.OtherBoundaries {
+		if !boundary.MatchString(b) {
+			return c, &contract.InvalidError{Path: fmt.Sprintf("/pgstore.Config/OtherBoundaries/%d", i),
+				Problem: "must be letters, digits, _, . and -, at most 63 characters"}
+		}
+	}
 	if c.LockTimeout == 0 {
 		c.LockTimeout = 5 * time.Second
 	}
@@ -69,9 +79,17 @@ func (c Config) withDefaults() (Config, error) {
 
 // render puts the configured names into SQL text. It runs once, at construction.
 func (c Config) render(sql string) string {
+	if strings.Contains(sql, "{row_security}") {
+		sql = strings.ReplaceAll(sql, "{row_security}", rowSecuritySQL)
+	}
+	boundaries := "'" + strings.Join(append([]string{"operation", "proposal", "item"}, c.OtherBoundaries...), "', '") + "'"
+	table := pgx.Identifier{c.Schema, c.Table}.Sanitize()
 	return strings.NewReplacer(
+		"{boundaries}", boundaries,
+		"{table_literal}", "'"+table+"'",
+		"{tenant_literal}", "'"+c.TenantColumn+"'",
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
-		"{table}", pgx.Identifier{c.Schema, c.Table}.Sanitize(),
+		"{table}", table,
 		"{name}", c.Table,
 		"{tenant}", pgx.Identifier{c.TenantColumn}.Sanitize(),
 		"{setting}", "'"+c.TenantSetting+"'",

@@ -1,22 +1,29 @@
 package pgstore
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"strconv"
+	"path"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/confirmexec/confirmexec/contract"
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var embedded embed.FS
+
+//go:embed row_security.sql
+var rowSecuritySQL string
 
 // The versions that have been applied to a table; several tables may share a schema.
 const (
@@ -25,63 +32,169 @@ CREATE TABLE IF NOT EXISTS {schema}.confirmexec_migration (
   table_name text NOT NULL, version integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (table_name, version))`
 	appliedSQL = `SELECT coalesce(max(version), 0) FROM {schema}.confirmexec_migration WHERE table_name = $1`
 	recordSQL  = `INSERT INTO {schema}.confirmexec_migration (table_name, version) VALUES ($1, $2)`
+	forgetSQL  = `DELETE FROM {schema}.confirmexec_migration WHERE table_name = $1 AND version = $2`
 	// migrateLock makes processes that migrate at once take turns; nothing but that rests on it.
 	migrateLock = `SELECT pg_advisory_xact_lock(hashtext('confirmexec migration'))`
+	discardSQL  = `SELECT set_config('confirmexec.discard', 'on', true)`
 )
 
-// Migrate brings the claim table up to this version of the library, in one transaction: it makes the schema, the table, its
-// checks, its indexes and forced row-level security. It may run at every start and from several processes at once. The
-// pool's role must be allowed to create schemas and tables and becomes the owner; it should not be the role that the service
-// runs as (see [GrantSQL]). A nil cfg means the defaults.
+// ErrOperationsExist is in the chain of MigrateDown's error while the table holds operations.
+var ErrOperationsExist = errors.New("the claim table holds operations, whose keys could be executed again without it")
+
+// Migrations returns the migrations as raw SQL for the names in cfg, for teams that run them with a tool of their own:
+// 0001_claims.up.sql, 0001_claims.down.sql and so on, each to be run in one transaction, in order. A nil cfg means the defaults.
+func Migrations(cfg *Config) (fs.FS, error) {
+	c, err := orDefault(cfg)
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Glob(embedded, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var archive bytes.Buffer // an archive in memory is the standard library's file system over made content
+	w := zip.NewWriter(&archive)
+	for _, file := range files {
+		text, err := embedded.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		f, err := w.Create(path.Base(file))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(f, c.render(string(text))); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+}
+
+// Migrate brings the claim table up to this version of the library, in one transaction. It makes the schema, the table, its
+// checks, its indexes and forced row-level security; a table that exists it extends: other boundaries' rows stay, their
+// owner's checks go on to hold for them, and row security stays as it is until [EnableRowSecurity].
+//
+// It may run at every start and from several processes at once. The pool's role must be allowed to create schemas and tables
+// and becomes the owner; it should not be the role that the service runs as (see [GrantSQL]). A nil cfg means the defaults.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
+	return inMigration(ctx, pool, cfg, "migrate", func(tx pgx.Tx, c Config, applied int, files []string) error {
+		for version := applied + 1; version <= len(files); version++ {
+			if err := runFile(ctx, tx, c, files[version-1], recordSQL, version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// MigrateDown takes the library out of the table again: its rows, checks, indexes and columns, and the table itself if Migrate
+// made it and no other boundary uses it. It refuses with [ErrOperationsExist] while there are operations, and changes nothing
+// then. A nil cfg means the defaults.
+func MigrateDown(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
+	return migrateDown(ctx, pool, cfg, false)
+}
+
+// MigrateDownDiscarding is MigrateDown that also discards operations: every key that was executed can then be executed again.
+func MigrateDownDiscarding(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
+	return migrateDown(ctx, pool, cfg, true)
+}
+
+func migrateDown(ctx context.Context, pool *pgxpool.Pool, cfg *Config, discard bool) error {
+	err := inMigration(ctx, pool, cfg, "migrate down", func(tx pgx.Tx, c Config, applied int, files []string) error {
+		if discard {
+			if _, err := tx.Exec(ctx, discardSQL); err != nil {
+				return err
+			}
+		}
+		for version := applied; version > 0; version-- {
+			down := strings.TrimSuffix(files[version-1], ".up.sql") + ".down.sql"
+			if err := runFile(ctx, tx, c, down, forgetSQL, version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && pe.Code == "55006" {
+		return fmt.Errorf("pgstore: migrate down: %w", ErrOperationsExist)
+	}
+	return err
+}
+
+// EnableRowSecurity switches row-level security on for a table that existed before Migrate, and forces it: from then on every
+// statement on it, the owner's too, sees only the rows of the tenant that its transaction has bound. It refuses a table that
+// has policies already. A nil cfg means the defaults.
+func EnableRowSecurity(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
+	return inMigration(ctx, pool, cfg, "enable row security", func(tx pgx.Tx, c Config, _ int, _ []string) error {
+		var policies int
+		err := tx.QueryRow(ctx, c.render(`SELECT count(*) FROM pg_policy WHERE polrelid = {table_literal}::regclass`)).Scan(&policies)
+		if err != nil {
+			return err
+		}
+		if policies > 0 {
+			return errors.New("the table has row security policies already; they are its owner's to change")
+		}
+		_, err = tx.Exec(ctx, c.render("DO $confirmexec$ BEGIN {row_security} END $confirmexec$"))
+		return err
+	})
+}
+
+// inMigration runs fn in one transaction, alone among migrations, with the version that is applied and the files of all.
+func inMigration(ctx context.Context, pool *pgxpool.Pool, cfg *Config, doing string,
+	fn func(tx pgx.Tx, c Config, applied int, files []string) error,
+) error {
 	c, err := orDefault(cfg)
 	if err != nil {
 		return err
 	}
-	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return migrate(ctx, tx, c) }); err != nil {
-		return fmt.Errorf("pgstore: migrate: %w", err)
-	}
-	return nil
-}
-
-func migrate(ctx context.Context, tx pgx.Tx, c Config) error {
-	if _, err := tx.Exec(ctx, migrateLock); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, c.render(versionsSQL)); err != nil {
-		return err
-	}
-	var applied int
-	if err := tx.QueryRow(ctx, c.render(appliedSQL), c.Table).Scan(&applied); err != nil {
-		return err
-	}
-	ups, err := fs.Glob(migrations, "migrations/*.up.sql")
+	files, err := fs.Glob(embedded, "migrations/*.up.sql")
 	if err != nil {
 		return err
 	}
-	if applied > len(ups) {
-		return errors.New("the table was migrated by a newer version of this library")
-	}
-	for i, file := range ups[applied:] {
-		if err := apply(ctx, tx, c, file, applied+i+1); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		for _, sql := range []string{migrateLock, versionsSQL} {
+			if _, err := tx.Exec(ctx, c.render(sql)); err != nil {
+				return err
+			}
 		}
+		var applied int
+		if err := tx.QueryRow(ctx, c.render(appliedSQL), c.Table).Scan(&applied); err != nil {
+			return err
+		}
+		if applied > len(files) {
+			return errors.New("the table was migrated by a newer version of this library")
+		}
+		return fn(tx, c, applied, files)
+	})
+	if err != nil {
+		return fmt.Errorf("pgstore: %s: %w", doing, err)
 	}
 	return nil
 }
 
-func apply(ctx context.Context, tx pgx.Tx, c Config, file string, version int) error {
+// runFile runs one migration and books it with sql.
+func runFile(ctx context.Context, tx pgx.Tx, c Config, file, sql string, version int) error {
 	if !strings.HasPrefix(file, fmt.Sprintf("migrations/%04d_", version)) {
-		return errors.New("migrations are not numbered 1, 2, 3, …: expected number " + strconv.Itoa(version))
+		return fmt.Errorf("migrations are not numbered 1, 2, 3, …: expected number %d", version)
 	}
-	text, err := migrations.ReadFile(file)
+	text, err := embedded.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, c.render(string(text))); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", file, withHint(err))
 	}
-	_, err = tx.Exec(ctx, c.render(recordSQL), c.Table, version)
+	_, err = tx.Exec(ctx, c.render(sql), c.Table, version)
+	return err
+}
+
+// withHint adds what to do, which pgx leaves out of an error's text. Migrations raise no values but names.
+func withHint(err error) error {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && pe.Hint != "" {
+		return fmt.Errorf("%w: %s", err, pe.Hint)
+	}
 	return err
 }
 

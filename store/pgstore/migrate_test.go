@@ -74,7 +74,7 @@ func TestSchemaRefusesIllegalRows(t *testing.T) {
 	assert.Equal(t, "23505 agent_idempotency_key_operation", insert(operation), "the backstop of exactly once")
 	assert.Equal(t, "23505 agent_idempotency_key_proposal", insert(proposal))
 	assert.Equal(t, "23505 agent_idempotency_key_item", insert(item))
-	const shape, boundary = "23514 agent_idempotency_key_shape", "23514 agent_idempotency_key_boundary"
+	const shape, boundary = "23514 confirmexec_shape", "23514 confirmexec_boundary"
 	for row, want := range map[string]string{
 		strings.Replace(operation, "'operation'", "'unheard-of'", 1):             boundary,
 		strings.Replace(operation, "decode(repeat('00', 32), 'hex')", "NULL", 1): shape,
