@@ -8,5 +8,6 @@
 // transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
 // the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.
 //
-// [Migrate] makes the table; [GrantSQL] is what the service's role needs.
+// [Migrate] makes the table; [GrantSQL] is what the service's role needs; [Check] says at the start of a service whether the
+// database can keep the promises.
 package pgstore
