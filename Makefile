@@ -1,7 +1,11 @@
 GOLANGCI_LINT_VERSION := v2.15.0
 LINT := .tools/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
-.PHONY: help test race lint fuzz examples tidy ci
+# The commit that apidiff compares with.
+BASE ?= origin/main
+APIDIFF_VERSION := v0.0.0-20261113113407-e3970619a1a4
+
+.PHONY: help test race lint fuzz examples tidy apidiff ci
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +34,9 @@ examples: ## the walk-through
 
 tidy: ## go.mod and go.sum
 	go mod tidy
+
+apidiff: ## what changed in the public API since BASE
+	./internal/apidiff.sh $(BASE) $(APIDIFF_VERSION)
 
 ci: ## the gate
 	.ci/run

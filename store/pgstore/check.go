@@ -121,7 +121,8 @@ func checkTable(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
 	var secured, forced, owner, privileged bool
 	err := tx.QueryRow(ctx, c.render(tableSQL)).Scan(&secured, &forced, &owner, &privileged)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "42501" {
-		return []Finding{{"schema", "the claim table does not exist, or the role may not see its schema", "run pgstore.Migrate and pgstore.GrantSQL"}}, nil
+		return []Finding{{"schema", "the claim table does not exist, or the role may not see its schema",
+			"run pgstore.Migrate and pgstore.GrantSQL"}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -137,13 +138,14 @@ func checkTable(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
 }
 
 // The parts of the schema that are this library's, one line each.
-const partsSQL = `SELECT 'column ' || attname || ' ' || format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
+const partsSQL = `SELECT 'column ' || attname || ' ' || format_type(atttypid, atttypmod)
+      || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
     FROM pg_attribute WHERE attrelid = {table_literal}::regclass AND attname = ANY (ARRAY['item_id', 'digest', 'attempt', 'fence', 'mode',
       'claimed_at', 'lease_until', 'expires_at', 'completed_at', 'content', 'outcomes'])
   UNION ALL SELECT 'constraint ' || conname || ' ' || pg_get_constraintdef(oid)
     FROM pg_constraint WHERE conrelid = {table_literal}::regclass AND conname LIKE 'confirmexec\_%'
-  UNION ALL SELECT 'index ' || relname || CASE WHEN indisunique THEN ' unique' ELSE '' END || CASE WHEN indisvalid THEN '' ELSE ' invalid' END
-      || regexp_replace(pg_get_indexdef(indexrelid), '^.* USING', '')
+  UNION ALL SELECT 'index ' || relname || CASE WHEN indisunique THEN ' unique' ELSE '' END
+      || CASE WHEN indisvalid THEN '' ELSE ' invalid' END || regexp_replace(pg_get_indexdef(indexrelid), '^.* USING', '')
     FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
    WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item')`
 
