@@ -92,6 +92,35 @@ func claimConcurrently[TTx any](k *kit[TTx]) {
 	}))
 }
 
+// claimWaits claims a key while a transaction's claim of it is under way, and ends that transaction in either way.
+func claimWaits[TTx any](k *kit[TTx]) {
+	for _, commits := range []bool{true, false} {
+		k.id = newID()
+		k.propose(k.id)
+		x := k.begin()
+		first, second := attempt(k.id), attempt(k.id)
+		k.claim(x.in, first)
+		done := async(func() (store.Standing, error) { return k.own.Claim(k.ctx, second) })
+		select {
+		case a := <-done:
+			k.rule(false, "a claim waits for one of the same key that is under way", a.standing, a.err)
+		case <-time.After(patience):
+		}
+		if commits {
+			x.commit()
+		} else {
+			x.rollback()
+		}
+		a := <-done
+		k.ok(a.err, "a claim that has waited")
+		if commits {
+			k.rule(won(a.standing, first), "a claim that has waited sees who won meanwhile", a.standing)
+		} else {
+			k.rule(won(a.standing, second), "a claim wins when the one that it waited for is rolled back", a.standing)
+		}
+	}
+}
+
 func claimInTransactions[TTx any](k *kit[TTx]) {
 	k.propose(k.id)
 	attempts := k.crowd()

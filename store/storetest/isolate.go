@@ -153,7 +153,9 @@ func isolateEnded[TTx any](k *kit[TTx]) {
 	var ended error
 	_, err := k.Store.Isolate(k.ctx, x.tx, 2, func(_ int, tx TTx) error {
 		calls++
-		ended = k.Commit(k.ctx, tx)
+		if err := k.Commit(k.ctx, tx); calls == 1 {
+			ended = err
+		}
 		return nil
 	})
 	if ended == nil {

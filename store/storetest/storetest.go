@@ -2,7 +2,8 @@
 // trusted with. Call [Run] from the tests of a store; it needs nothing but a [Harness].
 //
 // The names of the subtests are stable, so that a store may be tracked by them, and carry the numbers of the
-// requirements that they prove. Every failure says which rule of package store is broken.
+// requirements that they prove. Every failure says which rule of package store is broken. [RunBenchmarks] measures the
+// same harness.
 package storetest
 
 import (
@@ -51,6 +52,7 @@ func Run[TTx any](t *testing.T, newHarness func(t *testing.T) Harness[TTx]) {
 	t.Run("S12 the first claim wins", on(claimWins))
 	t.Run("S12 the second claim sees the first", on(claimLoses))
 	t.Run("S12 a claim that is repeated by its attempt stands", on(claimRepeated))
+	t.Run("S12 a claim waits for one that is under way", on(claimWaits))
 	t.Run("S12 concurrent claims have one winner", on(claimConcurrently))
 	t.Run("S12 concurrent transactions have one winner", on(claimInTransactions))
 	t.Run("S11 a key without a proposal is not claimed", on(claimUnminted))

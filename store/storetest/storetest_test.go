@@ -3,8 +3,14 @@ package storetest_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,157 +19,149 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-// faults are stores with one fault each, and the case that must find it.
-var faults = map[string]struct {
-	fault func(store.Claims) store.Claims
-	found string
-}{
-	"every claim wins": {
-		func(c store.Claims) store.Claims { return everyClaimWins{c} }, "S12 the second claim sees the first",
-	},
-	"the fence is forgotten": {
-		func(c store.Claims) store.Claims { return noFence{c} }, "S21 completion is fenced",
-	},
-	"the barrier does not wait": {
-		func(c store.Claims) store.Claims { return noBarrier{c} }, "S19 the barrier sees a claim that commits",
-	},
-	"tenants are ignored": {
-		func(c store.Claims) store.Claims { return oneTenant{c} }, "S16 another tenant's key looks absent",
-	},
-	"the lease is short": {
-		func(c store.Claims) store.Claims { return noRenewal{c} }, "S31 progress renews the lease",
-	},
-	"unminted keys are taken": {
-		func(c store.Claims) store.Claims { return takesAll{c} }, "S11 a key without a proposal is not claimed",
-	},
-	"isolation is forgotten": {nil, "S15 Isolate undoes the item that fails"},
-}
-
 const faultVariable = "STORETEST_FAULT"
 
-// TestFault runs the suite on a store with the fault that the environment names, and so fails.
+// TestFault runs the suite on the broken store that the environment names, and so fails.
 func TestFault(t *testing.T) {
 	name := os.Getenv(faultVariable)
 	if name == "" {
 		t.Skip("TestTheSuiteFindsFaults runs this test in a process of its own")
 	}
-	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newFaulty(faults[name].fault) })
+	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newHarness(faults[name].fault()) })
 }
 
-// S12, S16, S21: the suite fails for a store that breaks its rules, and names the rule.
+// What TestTheSuiteFindsFaults shows is the faults' doing: without one the same store passes.
+func TestTheSuitePassesWithoutAFault(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newHarness(fault{}) })
+}
+
+// S12, S16, S20, S21: every broken store is found, by the case that is there for it, and the rule that it breaks is named.
+// With -v the table of broken stores is printed.
 func TestTheSuiteFindsFaults(t *testing.T) {
+	var mu sync.Mutex
+	var table []string
+	t.Cleanup(func() {
+		slices.Sort(table)
+		t.Logf("%d broken stores:\n%s", len(table), strings.Join(table, "\n"))
+	})
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestFault$/^"+f.found+"$")
-			cmd.Env = append(os.Environ(), faultVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			if err == nil || !bytes.Contains(out, []byte("broken rule: ")) {
-				t.Errorf("the case %q does not find the fault:\n%s", f.found, out)
+			out := runSuite(t, name, "/^"+regexp.QuoteMeta(f.found)+"$")
+			_, rule, found := bytes.Cut(out, []byte("broken rule: "))
+			if !found {
+				t.Fatalf("the case %q does not find the fault:\n%s\n%s", f.found, out, others(t, name))
 			}
+			line, _, _ := bytes.Cut(rule, []byte("\n"))
+			mu.Lock()
+			defer mu.Unlock()
+			table = append(table, fmt.Sprintf("%-53s -> %s (%s)", name, f.found, line))
 		})
 	}
 }
 
-// faulty is a memstore with a fault. Without one for its claims it does not isolate items.
+// runSuite runs cases of the suite on a broken store, in a process of its own, and returns what it printed.
+func runSuite(t *testing.T, name, cases string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.timeout=2m", "-test.run=^TestFault$"+cases)
+	cmd.Env = append(os.Environ(), faultVariable+"="+name)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var failed = regexp.MustCompile(`--- FAIL: TestFault/(.*) \(`)
+
+// others tells which cases find a fault that its own case has missed.
+func others(t *testing.T, name string) string {
+	t.Helper()
+	var all []string
+	for _, m := range failed.FindAllSubmatch(runSuite(t, name, ""), -1) {
+		all = append(all, string(m[1]))
+	}
+	if all == nil {
+		return "the broken store passes the whole suite"
+	}
+	return "other cases find it: " + strings.Join(all, ", ")
+}
+
+// faulty is a memstore with a fault.
 type faulty struct {
 	*memstore.Store
-	fault func(store.Claims) store.Claims
+	fault
+	loose *memstore.Store // where an In that forgets its transaction writes
 }
 
-func (s faulty) Own() store.Claims               { return s.wrap(s.Store.Own()) }
-func (s faulty) In(tx *memstore.Tx) store.Claims { return s.wrap(s.Store.In(tx)) }
-func (s faulty) wrap(c store.Claims) store.Claims {
-	if s.fault == nil {
-		return c
+func (s faulty) Own() store.Claims {
+	if s.forgetsTx {
+		return s.loose.Own()
 	}
-	return s.fault(c)
+	return s.patch.of(s.Store.Own())
 }
 
-func (s faulty) Isolate(
-	ctx context.Context, tx *memstore.Tx, n int, fn func(int, *memstore.Tx) error,
-) ([]error, error) {
-	if s.fault != nil {
-		return s.Store.Isolate(ctx, tx, n, fn)
+func (s faulty) In(tx *memstore.Tx) store.Claims {
+	if s.forgetsTx {
+		return s.loose.Own()
 	}
-	undone := make([]error, n)
-	for i := range n {
-		undone[i] = fn(i, tx)
-	}
-	return undone, nil
+	return s.patch.of(s.Store.In(tx))
 }
 
-func newFaulty(fault func(store.Claims) store.Claims) storetest.Harness[*memstore.Tx] {
-	rows := map[string]int{}
-	s := memstore.New(&memstore.Config{LockTimeout: time.Second})
+func (s faulty) Isolate(ctx context.Context, tx *memstore.Tx, n int, fn func(int, *memstore.Tx) error) ([]error, error) {
+	if s.isolate != nil {
+		return s.isolate(ctx, s.Store, tx, n, fn)
+	}
+	return s.Store.Isolate(ctx, tx, n, fn)
+}
+
+// clock is the database's clock of a harness: it stands still until the suite advances it.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// ledger holds the effects of a harness.
+type ledger struct {
+	mu   sync.Mutex
+	rows map[string]int
+}
+
+func (l *ledger) add(name string, n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rows[name] += n
+	return l.rows[name]
+}
+
+func newHarness(f fault) storetest.Harness[*memstore.Tx] {
+	c, l := &clock{now: time.Now()}, &ledger{rows: map[string]int{}}
+	cfg := &memstore.Config{Now: c.Now, LockTimeout: time.Second}
+	s := faulty{memstore.New(cfg), f, memstore.New(cfg)}
 	return storetest.Harness[*memstore.Tx]{
-		Store:    faulty{s, fault},
+		Store:    s,
 		Begin:    s.Begin,
 		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
 		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
 		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
-			rows[name]++
-			tx.OnRollback(func() { rows[name]-- })
+			l.add(name, 1)
+			tx.OnRollback(func() { l.add(name, -1) })
 			return nil
 		},
-		Count:   func(_ context.Context, name string) (int, error) { return rows[name], nil },
-		Advance: time.Sleep,
+		Count:   func(_ context.Context, name string) (int, error) { return l.add(name, 0), nil },
+		Advance: c.advance,
 	}
-}
-
-type everyClaimWins struct{ store.Claims }
-
-func (c everyClaimWins) Claim(ctx context.Context, p store.ClaimParams) (store.Standing, error) {
-	s, err := c.Claims.Claim(ctx, p)
-	if s.Claim != nil {
-		s.Claim.Attempt = p.Attempt
-	}
-	return s, err
-}
-
-type noFence struct{ store.Claims }
-
-func (c noFence) Complete(ctx context.Context, p store.CompleteParams) error {
-	if s, err := c.Lookup(ctx, store.LookupParams{ID: p.ID}); err == nil && s.Claim != nil {
-		p.Attempt, p.Fence = s.Claim.Attempt, s.Claim.Fence
-	}
-	return c.Claims.Complete(ctx, p)
-}
-
-type noBarrier struct{ store.Claims }
-
-func (c noBarrier) Lookup(ctx context.Context, p store.LookupParams) (store.Standing, error) {
-	p.Barrier = false
-	return c.Claims.Lookup(ctx, p)
-}
-
-type oneTenant struct{ store.Claims }
-
-func (c oneTenant) Propose(ctx context.Context, p store.ProposeParams) error {
-	p.Tenant = ""
-	return c.Claims.Propose(ctx, p)
-}
-
-func (c oneTenant) Claim(ctx context.Context, p store.ClaimParams) (store.Standing, error) {
-	p.Tenant = ""
-	return c.Claims.Claim(ctx, p)
-}
-
-func (c oneTenant) Lookup(ctx context.Context, p store.LookupParams) (store.Standing, error) {
-	p.Tenant = ""
-	return c.Claims.Lookup(ctx, p)
-}
-
-type noRenewal struct{ store.Claims }
-
-func (c noRenewal) Progress(ctx context.Context, p store.ProgressParams) error {
-	p.Lease = 0
-	return c.Claims.Progress(ctx, p)
-}
-
-type takesAll struct{ store.Claims }
-
-func (c takesAll) Claim(ctx context.Context, p store.ClaimParams) (store.Standing, error) {
-	p.AcceptUnminted = true
-	return c.Claims.Claim(ctx, p)
 }
