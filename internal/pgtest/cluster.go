@@ -22,6 +22,7 @@ const recoveryPoll = 20 * time.Millisecond
 
 // cluster is a running server in which this process makes databases. It is safe for concurrent use.
 type cluster struct {
+	rung     string // where it comes from
 	adminDSN string // the maintenance database
 	password string // AppRole's; empty where the server asks for none
 	template Template
@@ -218,16 +219,11 @@ func (c *cluster) explain(what string, err error) error {
 
 // createRole makes AppRole if it is not there.
 func (c *cluster) createRole(ctx context.Context) error {
-	return c.exec(ctx, roleSQL("CREATE", c.password))
-}
-
-// roleSQL is CREATE or ALTER ROLE for AppRole. The password is hexadecimal, so it needs no quoting.
-func roleSQL(verb, password string) string {
-	sql := verb + " ROLE " + AppRole + " LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
-	if password != "" {
-		sql += " PASSWORD '" + password + "'"
+	sql := "CREATE ROLE " + AppRole + " LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
+	if c.password != "" {
+		sql += " PASSWORD '" + c.password + "'" // hexadecimal: it needs no quoting
 	}
-	return sql
+	return c.exec(ctx, sql)
 }
 
 func randomHex(bytes int) string {

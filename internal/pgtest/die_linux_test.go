@@ -19,9 +19,7 @@ import (
 func TestServerEndsWithItsProcess(t *testing.T) {
 	t.Parallel()
 	New(t) // skipped without a server
-	if shared.cluster.stop == nil {
-		t.Skip("the server is not ours")
-	}
+	needRung(t, rungLocal)
 	for signal, status := range map[syscall.Signal]string{
 		syscall.SIGKILL: "signal: killed",
 		syscall.SIGTERM: "exit status 143",
@@ -49,10 +47,10 @@ type holder struct {
 }
 
 // holdServer starts a test process that has a server and keeps it until it is ended.
-func holdServer(t *testing.T) holder {
+func holdServer(t *testing.T, env ...string) holder {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestHoldServer$")
-	cmd.Env = childEnvironment(childHold + "=1")
+	cmd.Env = childEnvironment(append(env, childHold+"=1")...)
 	output, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -78,7 +78,7 @@ func (c *cluster) takeRole(ctx context.Context) error {
 	if conn, err := pgx.ConnectConfig(ctx, config); err == nil {
 		return conn.Close(ctx)
 	}
-	return c.exec(ctx, roleSQL("ALTER", c.password))
+	return c.exec(ctx, "ALTER ROLE "+AppRole+" LOGIN PASSWORD '"+c.password+"'") // only a superuser may say NOSUPERUSER
 }
 
 // joinRole lets an owner that is no superuser end the application's connections when it drops a database. A server

@@ -56,6 +56,14 @@ func (f *folder) prepare() error {
 	return os.Chown(f.path, nobody, nobody)
 }
 
+// make makes a folder inside for the server's user.
+func (f *folder) make(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil || !isRoot() {
+		return err
+	}
+	return os.Chown(path, nobody, nobody)
+}
+
 func (f *folder) remove() {
 	_ = os.RemoveAll(f.path)
 	if f.lock != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -17,11 +18,15 @@ const (
 	childBare     = "PGTEST_CHILD_BARE"     // forget the usual folders of server programs
 	childTemplate = "PGTEST_CHILD_TEMPLATE" // fail to build the template
 	childHold     = "PGTEST_CHILD_HOLD"     // hold a server until the process is ended
+	childHelper   = "CHILD_OF_PGTEST"       // be a helper program of this kind; helpers get no variable PG…
 )
 
 var templateRuns atomic.Int32
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && filepath.IsAbs(os.Args[1]) { // started as a helper: never run the tests again
+		os.Exit(beHelper(os.Getenv(childHelper)))
+	}
 	if os.Getenv(childBare) != "" {
 		usualFolders = nil
 	}

@@ -15,16 +15,26 @@
 //
 // # Where the server comes from
 //
-//  1. CONFIRMEXEC_TEST_DSN: a running server, and a role there that may create databases and roles. The databases
-//     are dropped afterwards; the role [AppRole] stays. Its settings (fsync and so on) are its owner's.
-//  2. PostgreSQL's server programs on this machine, which start a throw-away server on 127.0.0.1: CONFIRMEXEC_PG_BIN,
-//     then PATH, pg_config --bindir, and the usual folders of Linux and macOS, newest version first. This way works
-//     as root too (the server then runs as "nobody"). It does not exist on Windows.
+// The first of these rungs that is available is used. CONFIRMEXEC_TEST_RUNGS, a list such as "local,docker", allows
+// only the rungs that it names.
+//
+//  1. dsn: CONFIRMEXEC_TEST_DSN names a running server, and a role there that may create databases and roles. The
+//     databases are dropped afterwards; the role [AppRole] stays. Its settings (fsync and so on) are its owner's.
+//  2. local: PostgreSQL's server programs on this machine start a throw-away server on 127.0.0.1. They are looked for
+//     in CONFIRMEXEC_PG_BIN, then PATH, pg_config --bindir, and the usual folders of Linux and macOS, newest version
+//     first. This way works as root too (the server then runs as "nobody"). It does not exist on Windows.
+//  3. docker: a container of the official image, or of CONFIRMEXEC_PG_IMAGE, if a Docker engine answers.
+//  4. embedded: PostgreSQL's programs are downloaded, once per user, or by root for each test process, since the
+//     server does not run as root.
+//
+// Rungs 3 and 4 are programs of their own, internal/pgcontainer and internal/pgembedded, which the go command builds:
+// nothing that they import becomes a dependency of a package that is tested with this one.
 //
 // A server that cannot be found skips the tests that need it, and fails one: TestPostgresIsAvailable in this package,
-// which names the ways out. CONFIRMEXEC_NO_POSTGRES=1 asks for a run without PostgreSQL: nothing is looked for, and
-// that one test is skipped too. Under CI (the environment variable) nothing is skipped unless CONFIRMEXEC_NO_POSTGRES
-// asks for it. A server that was found, or was pointed at, and does not work fails every test that needs it.
+// which says what each rung lacks and names the ways out. CONFIRMEXEC_NO_POSTGRES=1 asks for a run without PostgreSQL:
+// nothing is looked for, and that one test is skipped too. Under CI (the environment variable) nothing is skipped
+// unless CONFIRMEXEC_NO_POSTGRES asks for it. A server that was found, or was pointed at, and does not work fails every
+// test that needs it, and so do rungs that CONFIRMEXEC_TEST_RUNGS names and that are not available.
 package pgtest
 
 import (

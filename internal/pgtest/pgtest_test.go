@@ -27,7 +27,7 @@ func TestPostgresIsAvailable(t *testing.T) {
 	}
 	var version string
 	require.NoError(t, New(t).Pool(t).QueryRow(t.Context(), "SHOW server_version").Scan(&version))
-	t.Logf("PostgreSQL %s", version)
+	t.Logf("PostgreSQL %s, rung %s", version, shared.cluster.rung)
 }
 
 // Every test has the template's schema and nobody else's rows, and the template is built once.

@@ -3,21 +3,22 @@ package pgtest
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 )
 
 // The environment variables that choose the server.
 const (
-	envDSN     = "CONFIRMEXEC_TEST_DSN"
-	envBin     = "CONFIRMEXEC_PG_BIN"
-	envWithout = "CONFIRMEXEC_NO_POSTGRES"
+	envDSN        = "CONFIRMEXEC_TEST_DSN"
+	envBin        = "CONFIRMEXEC_PG_BIN"
+	envRungs      = "CONFIRMEXEC_TEST_RUNGS"
+	envWithout    = "CONFIRMEXEC_NO_POSTGRES"
+	envImage      = "CONFIRMEXEC_PG_IMAGE"      // read by internal/pgcontainer
+	envRepository = "CONFIRMEXEC_PG_REPOSITORY" // read by internal/pgembedded
 )
 
 var (
 	errWithout = errors.New(envWithout + " is set, so this run goes without PostgreSQL. " +
 		"TestPostgresIsAvailable in internal/pgtest says so too")
-	errAbsent = errors.New("no PostgreSQL server was found on this machine")
 	errNoMain = errors.New("the package's TestMain must call pgtest.Main (or Run): it stops the server")
 )
 
@@ -26,6 +27,9 @@ var shared process
 
 // process starts the server at the first need and stops it at the end. It is safe for concurrent use.
 type process struct {
+	ctx    context.Context // ends a start that is under way
+	cancel context.CancelFunc
+
 	mu       sync.Mutex
 	running  bool // between begin and end
 	template Template
@@ -37,6 +41,7 @@ type process struct {
 func (p *process) begin(template Template) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running, p.template = true, template
 }
 
@@ -48,13 +53,15 @@ func (p *process) get() (*cluster, error) {
 		return nil, errNoMain
 	}
 	if !p.started {
-		p.cluster, p.err = start(p.template)
+		p.cluster, p.err = start(p.ctx, p.template)
 		p.started = true
 	}
 	return p.cluster, p.err
 }
 
+// end may be called while get is starting the server: a start that takes minutes ends early.
 func (p *process) end() error {
+	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = false
@@ -67,18 +74,9 @@ func (p *process) end() error {
 }
 
 // start finds a server in the order that the package comment gives.
-func start(template Template) (*cluster, error) {
+func start(ctx context.Context, template Template) (*cluster, error) {
 	if isSet(envWithout) {
 		return nil, errWithout
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
-	defer cancel()
-	if dsn := os.Getenv(envDSN); dsn != "" {
-		return startExternal(ctx, dsn, template)
-	}
-	programs, err := findPrograms()
-	if err != nil {
-		return nil, err
-	}
-	return startLocal(ctx, programs, template)
+	return climb(ctx, template)
 }

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
@@ -23,7 +24,11 @@ func TestWithoutServerOneTestFails(t *testing.T) {
 	require.True(t, failed)
 	require.Equal(t, []string{"TestPostgresIsAvailable"}, results(output, "FAIL"), output)
 	require.Len(t, results(output, "SKIP"), 3, output)
-	for _, text := range []string{"install PostgreSQL", envDSN, envBin, envWithout + "=1"} {
+	for _, text := range []string{
+		"install PostgreSQL", envDSN, envBin, envImage, envRepository, envWithout + "=1",
+		"- dsn: " + envDSN + " is not set", "- local: no initdb and postgres", "- docker: ",
+		"- embedded: it needs the go command",
+	} {
 		require.Contains(t, output, text)
 	}
 	require.Equal(t, 3, strings.Count(output, "TestPostgresIsAvailable in internal/pgtest fails"), output)
@@ -54,6 +59,8 @@ func TestBrokenServerFailsEveryTest(t *testing.T) {
 		failures  int
 	}{
 		"address":  {envDSN + "=postgres://127.0.0.1:1/postgres?sslmode=disable", envDSN, 4},
+		"rungs":    {envRungs + "=dsn", "- dsn: " + envDSN + " is not set", 4},
+		"rung":     {envRungs + "=dsn,helm", `there is no "helm", only dsn, local, docker and embedded`, 4},
 		"folder":   {envBin + "=/nonexistent", envBin + "=/nonexistent", 4},
 		"template": {childTemplate + "=1", "the template is broken", 3}, // TestNewEmptyHasNoSchema needs none
 	} {
@@ -75,18 +82,14 @@ func TestBrokenServerFailsEveryTest(t *testing.T) {
 func TestExternalServer(t *testing.T) {
 	t.Parallel()
 	db := New(t)
-	if shared.cluster.stop == nil {
-		t.Skip("the server is not ours: this test would change the password of its " + AppRole)
-	}
+	needRung(t, rungLocal) // on others this test would change the password of AppRole, which other tests use
 	admin := db.AdminPool(t)
 	do := func(sql string) {
 		t.Helper()
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
-	role := "outsider_" + randomHex(4)
-	do("CREATE ROLE " + role + " LOGIN CREATEDB CREATEROLE")
-	do("GRANT " + AppRole + " TO " + role + " WITH ADMIN OPTION")
+	role, dsn := outsider(t, db, do)
 	token := randomHex(4)
 	dead, alive, young := "1_"+randomHex(4)+"_1", "1_"+token+"_1", "9999999999_"+randomHex(4)+"_1"
 	living := db.AdminPool(t, func(config *pgxpool.Config) {
@@ -97,8 +100,6 @@ func TestExternalServer(t *testing.T) {
 	for _, name := range []string{dead, alive, young} {
 		do("CREATE DATABASE " + databasePrefix + name + " OWNER " + role)
 	}
-	dsn, err := WithDSN(db.AdminDSN, "user", role, "dbname", "postgres")
-	require.NoError(t, err)
 	output, failed := rerun(t, needy, envDSN+"="+dsn)
 	require.False(t, failed, output)
 	require.Len(t, results(output, "PASS"), 4, output)
@@ -112,6 +113,39 @@ func TestExternalServer(t *testing.T) {
 		do("DROP DATABASE " + name)
 	}
 	do("DROP ROLE " + role)
+}
+
+// An application role that is there with another password is taken over, also by a role that is no superuser. It is not
+// parallel: the other tests' pools use that password.
+func TestExternalServerByPassword(t *testing.T) {
+	db := New(t)
+	if shared.cluster.stop == nil || shared.cluster.password == "" {
+		t.Skip("the server is not ours, or asks for no password")
+	}
+	admin := db.AdminPool(t)
+	do := func(sql string) {
+		t.Helper()
+		_, err := admin.Exec(context.Background(), sql)
+		require.NoError(t, err, sql)
+	}
+	defer do("ALTER ROLE " + AppRole + " PASSWORD '" + shared.cluster.password + "'")
+	role, dsn := outsider(t, db, do)
+	output, failed := rerun(t, needy, envDSN+"="+dsn)
+	require.False(t, failed, output)
+	require.Len(t, results(output, "PASS"), 4, output)
+	do("DROP ROLE " + role)
+}
+
+// outsider makes a role that may create databases and roles, and no more, and returns its connection string.
+func outsider(t *testing.T, db *DB, do func(string)) (role, dsn string) {
+	t.Helper()
+	password := randomHex(8)
+	role = "outsider_" + randomHex(4)
+	do("CREATE ROLE " + role + " LOGIN CREATEDB CREATEROLE PASSWORD '" + password + "'")
+	do("GRANT " + AppRole + " TO " + role + " WITH ADMIN OPTION")
+	dsn, err := WithDSN(db.AdminDSN, "user", role, "password", password, "dbname", "postgres")
+	require.NoError(t, err)
+	return role, dsn
 }
 
 // rerun runs tests of this package in a new process with a clean environment, and reports what they print.
@@ -133,6 +167,14 @@ func childEnvironment(env ...string) []string {
 		return name == "CI" || strings.HasPrefix(name, "CONFIRMEXEC_")
 	})
 	return append(kept, env...)
+}
+
+// needRung skips a test that is about one kind of server.
+func needRung(t *testing.T, rung string) {
+	t.Helper()
+	if shared.cluster.rung != rung {
+		t.Skipf("the server comes from the rung %s, and this test is about %s", shared.cluster.rung, rung)
+	}
 }
 
 // results are the tests with a result, subtests left out.

@@ -25,7 +25,7 @@ var usualFolders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// findPrograms looks for initdb and postgres. Nothing found is errAbsent with the ways out; a CONFIRMEXEC_PG_BIN that
+// findPrograms looks for initdb and postgres. Nothing found is errAbsent; a CONFIRMEXEC_PG_BIN that
 // does not hold them is an error of its own, never a reason to look elsewhere.
 func findPrograms() (programs, error) {
 	if folder := os.Getenv(envBin); folder != "" {
@@ -36,7 +36,7 @@ func findPrograms() (programs, error) {
 		return found, nil
 	}
 	if !localServers {
-		return programs{}, absent("a throw-away server is not supported on this operating system")
+		return programs{}, absentf("a throw-away server is not supported on this operating system")
 	}
 	if found, ok := programsOnPath(); ok {
 		return found, nil
@@ -46,18 +46,8 @@ func findPrograms() (programs, error) {
 			return found, nil
 		}
 	}
-	return programs{}, absent("looked in PATH, `pg_config --bindir`, " + strings.Join(usualFolders, ", "))
-}
-
-// absent explains errAbsent and what to do about it.
-func absent(looked string) error {
-	return fmt.Errorf(`%w (%s). Do one of these:
-  - install PostgreSQL's server (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql)
-  - set %s to a running server, as a role that may create databases and roles:
-    %[3]s='postgres://user:password@host:5432/postgres'
-  - set %s to the folder that holds the programs initdb and postgres
-  - set %s=1 to run without PostgreSQL: the tests that need it are then skipped`,
-		errAbsent, looked, envDSN, envBin, envWithout)
+	return programs{}, absentf("no initdb and postgres in %s",
+		strings.Join(append([]string{"PATH", "`pg_config --bindir`"}, usualFolders...), ", "))
 }
 
 // programsIn wants both: a folder often holds clients only.

@@ -206,6 +206,18 @@ func (s *server) confine(cmd *exec.Cmd) {
 	}
 }
 
+// confineHelper gives a helper program its own process group and a small environment. One that runs PostgreSQL's
+// programs itself cannot be root, and then has its home in its folder.
+func confineHelper(cmd *exec.Cmd, work string) {
+	cmd.Dir = work
+	cmd.Env = environment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if isRoot() && filepath.Base(cmd.Path) == helperEmbedded {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		cmd.Env = append(cmd.Env, "HOME="+work)
+	}
+}
+
 // environment leaves out PostgreSQL's own variables, which would change the server, and the locale.
 func environment() []string {
 	var kept []string

@@ -20,10 +20,14 @@ func TestServerSettings(t *testing.T) {
 	if shared.cluster.stop == nil {
 		t.Skip("the server is not ours: its settings are its owner's")
 	}
-	for name, value := range map[string]string{
+	settings := map[string]string{
 		"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on", "max_connections": "300",
-		"shared_buffers": "128MB", "listen_addresses": "127.0.0.1", "server_encoding": "UTF8",
-	} {
+		"server_encoding": "UTF8",
+	}
+	if shared.cluster.rung == rungLocal {
+		settings["shared_buffers"], settings["listen_addresses"] = "128MB", "127.0.0.1"
+	}
+	for name, value := range settings {
 		var got string
 		require.NoError(t, pool.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got))
 		require.Equal(t, value, got, name)
@@ -92,9 +96,7 @@ func TestTraversable(t *testing.T) {
 func TestServerHasItsOwnProcessGroup(t *testing.T) {
 	t.Parallel()
 	pool := New(t).AdminPool(t)
-	if shared.cluster.stop == nil {
-		t.Skip("the server is not ours")
-	}
+	needRung(t, rungLocal)
 	var pid int
 	const firstLine = `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::int`
 	require.NoError(t, pool.QueryRow(t.Context(), firstLine).Scan(&pid))
