@@ -48,6 +48,9 @@ func told(c contract.OperationConfirmation, claim *store.Claim) (*contract.Opera
 
 // replay is the stored outcomes of a completed claim; everything else about the result is computed from them (S17).
 func replay(c contract.OperationConfirmation, claim *store.Claim) (*contract.OperationResult, error) {
+	if claim.Outcomes == nil { // purged: it was settled, and that is all that is known
+		return &contract.OperationResult{IdempotencyKey: c.IdempotencyKey, Replayed: true}, nil
+	}
 	outcomes, err := contract.DecodeOutcomes(claim.Outcomes)
 	if err != nil {
 		return nil, unreadable(err)

@@ -65,7 +65,10 @@ type attempt struct {
 }
 
 // newAttempt is the first answer of all: shape and limits, before the store is touched.
-func (b *Broker[TTx]) newAttempt(method string, mode store.Mode, req Request) (*attempt, error) {
+func (b *Broker[TTx]) newAttempt(method string, mode store.Mode, req Request, noExecutor bool) (*attempt, error) {
+	if noExecutor {
+		return nil, &contract.InvalidError{Path: "/executor", Problem: "must not be nil"}
+	}
 	if err := contract.ValidateTenant(req.Tenant); err != nil {
 		return nil, err
 	}
@@ -87,6 +90,11 @@ func (a *attempt) keyID() store.ID {
 	return store.ID{Tenant: a.Tenant, Key: a.Confirmation.IdempotencyKey}
 }
 
+// held is the standing claim, which is this attempt's own.
+func (a *attempt) held(s store.Standing) *store.Fenced {
+	return &store.Fenced{ID: a.keyID(), Attempt: a.id, Fence: s.Claim.Fence}
+}
+
 // holds says whether the standing claim is this attempt's own.
 func (a *attempt) holds(s store.Standing) bool { return s.Claim != nil && s.Claim.Attempt == a.id }
 
@@ -96,5 +104,8 @@ func (b *Broker[TTx]) detached(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(context.WithoutCancel(ctx), b.cfg.StoreTimeout)
 }
 
-// leaseEnd is when a lease that is being asked for now is over at the earliest, on this process's monotonic clock.
-func (b *Broker[TTx]) leaseEnd() time.Time { return time.Now().Add(b.cfg.Lease) }
+// leaseEnd is when executors must be done under a lease that is being asked for now: a while before its end, on this process's
+// monotonic clock, so that what they did is recorded within it.
+func (b *Broker[TTx]) leaseEnd() time.Time {
+	return time.Now().Add(b.cfg.Lease - min(b.cfg.Lease/5, 2*returnGrace))
+}

@@ -57,7 +57,7 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, contract.ErrInvalid)
 	c, err := b.Propose(t.Context(), "firm-a", forums("x", "y"))
 	require.NoError(t, err)
-	_, err = low.Execute(t.Context(), broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}, nil)
+	_, err = low.Execute(t.Context(), broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}, addForum)
 	require.ErrorIs(t, err, contract.ErrInvalid)
 }
 

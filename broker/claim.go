@@ -25,17 +25,30 @@ func (b *Broker[TTx]) claim(ctx context.Context, claims store.Claims, a *attempt
 	if err != nil {
 		return nil, nil, err
 	}
+	return b.judge(ctx, claims, a, s)
+}
+
+// judge tells from how the key stands after a's claim whether a holds it, or what the answer is.
+func (b *Broker[TTx]) judge(ctx context.Context, claims store.Claims, a *attempt, s store.Standing) (
+	*store.Fenced, *contract.OperationResult, error,
+) {
 	if a.holds(s) {
-		return &store.Fenced{ID: a.keyID(), Attempt: a.id, Fence: s.Claim.Fence}, nil, nil
+		if err := b.outOfSight(ctx, a, s, nil); err != nil {
+			return nil, nil, err
+		}
+		return a.held(s), nil, nil
 	}
-	res, err = b.answer(a, s)
+	res, err := b.answer(a, s)
 	if errors.Is(err, contract.ErrExpired) { // an expired confirm inserts nothing, so it did not wait for one under way
 		res, err = b.lookBehind(ctx, claims, a)
 	}
 	if res == nil && err == nil {
 		err = contract.ErrRetryTx // neither claimed nor refused: a snapshot older than what stands
 	}
-	return nil, res, b.outOfSight(ctx, a, s, err)
+	if err = b.outOfSight(ctx, a, s, err); err != nil {
+		return nil, nil, err
+	}
+	return nil, res, nil
 }
 
 func (b *Broker[TTx]) claimParams(a *attempt) (store.ClaimParams, error) {
@@ -63,19 +76,29 @@ func (b *Broker[TTx]) lookBehind(ctx context.Context, claims store.Claims, a *at
 		return nil, err
 	}
 	res, err := b.answer(a, s)
-	return res, b.outOfSight(ctx, a, s, err)
+	if err = b.outOfSight(ctx, a, s, err); err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
-// outOfSight corrects "no such key" in a transaction whose snapshot is older than the proposal: its owner runs it again.
+// outOfSight corrects an answer that was read in a transaction whose snapshot is older than what stands by now: its owner runs
+// it again. That is so for a key that is unknown, not completed, or claimed without the proposal that it may have.
 func (b *Broker[TTx]) outOfSight(ctx context.Context, a *attempt, s store.Standing, err error) error {
-	if !s.FixedSnapshot || !errors.Is(err, contract.ErrNotMinted) {
+	if !s.FixedSnapshot {
+		return err
+	}
+	if s.Claim != nil && !s.Claim.Completed && !a.holds(s) {
+		return contract.ErrRetryTx
+	}
+	if s.Proposal != nil || s.Claim != nil && !a.holds(s) {
 		return err
 	}
 	ctx, cancel := b.detached(ctx)
 	defer cancel()
 	now, lookupErr := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
-	if lookupErr == nil && now.Proposal != nil {
-		return contract.ErrRetryTx
+	if lookupErr != nil || now.Proposal != nil {
+		return contract.ErrRetryTx.With(lookupErr)
 	}
 	return err
 }
@@ -101,6 +124,8 @@ func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt
 	if denied == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	defer cancel()
 	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID()})
 	if err != nil {
 		return err

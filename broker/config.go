@@ -26,6 +26,9 @@ type Config struct {
 	// ProposalExpiry is how long after Propose a key may be confirmed. Default 24 hours.
 	ProposalExpiry time.Duration
 
+	// PayloadRetention is how long Purge keeps content and outcomes of what is settled or has expired. Default 30 days.
+	PayloadRetention time.Duration
+
 	// StoreTimeout bounds each call on the store that the broker makes of its own. It should be longer than the store's lock
 	// timeout. Default 15 seconds.
 	StoreTimeout time.Duration
@@ -57,9 +60,9 @@ type Config struct {
 
 // Access is what an authoriser decides about.
 type Access struct {
-	Method string // "execute", "execute_tx", "lookup" or "cancel"
+	Method string // the method's name, such as "execute", "execute_tx", "lookup", "cancel" or "resolve"
 	Tenant string
-	Key    uuid.UUID
+	Key    uuid.UUID // the nil UUID for "list_unresolved" and "purge", which are about no one key
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -70,6 +73,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"Lease", &c.Lease, 5 * time.Minute},
 		{"ProposalExpiry", &c.ProposalExpiry, 24 * time.Hour},
+		{"PayloadRetention", &c.PayloadRetention, 30 * 24 * time.Hour},
 		{"StoreTimeout", &c.StoreTimeout, 15 * time.Second},
 	} {
 		if *f.value == 0 {

@@ -6,17 +6,20 @@
 //
 // The system proposes ([Broker.Propose] mints the key), a person confirms, and the service executes. The mode is the method:
 //
-//   - [Broker.ExecuteTx] for effects in the same database: the claim, the effects and their outcomes commit with the
-//     caller's transaction, all or nothing.
+//   - [Broker.ExecuteAtomic] for effects in the same database: the claim, the effects and their outcomes commit together, all
+//     or nothing; [Broker.ExecuteTx] does the same in a transaction of the caller's.
+//   - [Broker.ExecutePerItem] for effects in the same database, item by item, in batches of any size.
 //   - [Broker.Execute] for effects anywhere else: the claim is committed before the executor runs, so that at most one
 //     attempt is ever made; what a crash leaves open is resolved by reading, never by running again.
 //
 // A confirm of a key that was confirmed before runs nothing: it replays the stored outcomes, says that the first one is
 // still running, or says that nobody knows how it ended. [Broker.Lookup] reads how a key stands and [Broker.Cancel] makes
-// sure that it never runs.
+// sure that it never runs. What nobody knows is found by [Broker.ListUnresolved] and settled by [Broker.Resolve], which reads
+// the live system and never runs an executor. [Broker.Purge] forgets payloads, never keys.
 //
 // # Reading the code
 //
 // The order of answers is one function, answer in answer.go. Who runs is decided by the store's claim statement: for
-// PostgreSQL, claimSQL in store/pgstore/sql.go. What is known of an item after its executor returned is in outcome.go.
+// PostgreSQL, claimSQL in store/pgstore/sql.go. What is known of an item after its executor returned is in outcome.go. What
+// happens when the end of one of the broker's own writes is not known is in record.go, peritem.go and atomic.go.
 package broker

@@ -12,6 +12,14 @@ func fromStore(err error) error {
 	if err == nil {
 		return nil
 	}
+	if f, ok := err.(*contract.Failure); ok { //nolint:errorlint // one that was made here already, whatever its cause
+		return f
+	}
+	if errors.Is(err, store.ErrBusy) {
+		f := contract.ErrUnavailable.With(err)
+		f.Effect, f.Message = contract.EffectNone, "the database is busy; nothing was done; try again"
+		return f
+	}
 	if _, ok := errors.AsType[*store.Error](err); !ok {
 		return err
 	}

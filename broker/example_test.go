@@ -69,7 +69,7 @@ func ExampleBroker_ExecuteTx() {
 		return broker.Applied("forum/" + it.ID), nil // writes through the transaction
 	}
 	for _, commit := range []bool{false, true, true} {
-		tx, _ := st.Begin(ctx)
+		tx, _ := st.BeginTx(ctx)
 		res, err := b.ExecuteTx(ctx, tx, req, addForum)
 		if commit {
 			_ = tx.Commit()
@@ -89,7 +89,7 @@ func ExampleBroker_Execute_stale() {
 	ctx, b := context.Background(), newBroker()
 	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
 	now := contract.CurrentSurfaceState{SurfaceKey: surface.SurfaceKey, ContractVersion: "v2"}
-	_, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: now}, nil)
+	_, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: now}, addForum)
 	if conflict, ok := errors.AsType[*contract.ConflictError](err); ok {
 		fmt.Println(conflict.Failure.Reason)
 		fmt.Println(conflict.Drift)
@@ -119,7 +119,7 @@ func ExampleBroker_Cancel() {
 		fmt.Println(err)
 		return
 	}
-	res, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}, nil)
+	res, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}, addForum)
 	fmt.Println(broker.AnswerOf(res, err), "-", res.Summary())
 	// Output: cancelled - Cancelled before it ran: 0 of 1 item applied, 1 skipped.
 }
@@ -128,4 +128,9 @@ func ExampleNew() {
 	_, err := broker.New(memstore.New(nil), &broker.Config{Lease: -1})
 	fmt.Println(err)
 	// Output: INVALID_ARGUMENT: /broker.Config/Lease: must not be negative; 0 means 5m0s
+}
+
+// addForum is the executor of the examples that need nothing of it.
+func addForum(_ context.Context, it broker.Item) (broker.Outcome, error) {
+	return broker.Applied("forum/" + it.ID), nil
 }

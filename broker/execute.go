@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -37,25 +36,31 @@ func (b *Broker[TTx]) Execute(ctx context.Context, req Request, exec Executor) (
 	if b.cfg.NoProgress || len(req.Confirmation.Items) == 1 {
 		mode = store.ModeExternal
 	}
-	a, err := b.newAttempt("execute", mode, req)
+	a, err := b.newAttempt("execute", mode, req, exec == nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, contract.ErrUnavailable.With(err)
-	}
-	if err := b.admit(ctx, b.store.Own(), a); err != nil {
-		return nil, fromStore(err)
-	}
 	deadline := b.leaseEnd()
-	held, res, err := b.claimOwn(ctx, a)
-	if errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
-		return b.await(ctx, a)
-	}
+	held, res, err := b.enter(ctx, a)
 	if held == nil {
 		return res, err
 	}
 	return b.runExternal(ctx, a, *held, deadline, exec)
+}
+
+// enter is the common start of the modes that commit their claim before anything runs: exactly one of held, res and err is set.
+func (b *Broker[TTx]) enter(ctx context.Context, a *attempt) (held *store.Fenced, res *contract.OperationResult, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, nothingDone(err)
+	}
+	if err := b.admit(ctx, b.store.Own(), a); err != nil {
+		return nil, nil, fromStore(err)
+	}
+	held, res, err = b.claimOwn(ctx, a)
+	if errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
+		res, err = b.await(ctx, a)
+	}
+	return held, res, err
 }
 
 // claimOwn claims in a transaction of the store's own. When its end is not known, the attempt looks for itself.
@@ -71,7 +76,7 @@ func (b *Broker[TTx]) claimOwn(ctx context.Context, a *attempt) (*store.Fenced, 
 		return nil, nil, unavailable(errors.Join(err, lookupErr))
 	}
 	if a.holds(s) {
-		return &store.Fenced{ID: a.keyID(), Attempt: a.id, Fence: s.Claim.Fence}, nil, nil
+		return a.held(s), nil, nil
 	}
 	if res, answered := b.answer(a, s); res != nil || answered != nil {
 		return nil, res, answered
@@ -88,26 +93,65 @@ func (b *Broker[TTx]) runExternal(ctx context.Context, a *attempt, held store.Fe
 	for i, it := range items {
 		if i > 0 && a.mode == store.ModeExternalProgress {
 			renewed := b.leaseEnd()
-			if err := b.progress(ctx, a, held, res.Outcomes[i-1], it.ID); err != nil {
-				return b.unrecorded(ctx, a, err)
+			err := b.progress(ctx, a, held, res.Outcomes[i-1], it.ID)
+			switch {
+			case err == nil:
+				deadline = renewed
+			case b.leaseRanOut(ctx, a, err):
+				deadline = time.Time{}
+			default:
+				return b.unrecorded(ctx, a, held, res.Outcomes, err)
 			}
-			deadline = renewed
 		}
-		res.Outcomes = append(res.Outcomes, runItem(ctx, a.item(i, held), deadline, exec))
+		res.Outcomes = append(res.Outcomes, b.runItem(ctx, a, held, i, deadline, exec))
 	}
-	stored := contract.EncodeOutcomes(res.Outcomes)
-	if err := b.complete(ctx, a, store.CompleteParams{Fenced: held, Outcomes: stored}); err != nil {
-		return b.unrecorded(ctx, a, err)
+	return b.finish(ctx, a, held, res)
+}
+
+// leaseRanOut says whether progress was refused because the lease had ended, though the key is still the attempt's own. No
+// further item starts then, but those that have run can still be recorded.
+func (b *Broker[TTx]) leaseRanOut(ctx context.Context, a *attempt, err error) bool {
+	if !errors.Is(err, store.ErrFenced) {
+		return false
+	}
+	s, err := b.standing(ctx, a)
+	return err == nil && a.holds(s) && !s.Claim.Completed
+}
+
+// finish stores the outcomes of an attempt whose items have all run, and tells them.
+func (b *Broker[TTx]) finish(ctx context.Context, a *attempt, held store.Fenced, res *contract.OperationResult) (
+	*contract.OperationResult, error,
+) {
+	if err := b.complete(ctx, a, completion(held, res.Outcomes)); err != nil {
+		return b.unrecorded(ctx, a, held, res.Outcomes, err)
 	}
 	return res, nil
 }
 
-func runItem(ctx context.Context, it Item, deadline time.Time, exec Executor) contract.OperationItemOutcome {
-	if !time.Now().Before(deadline) { // without progress a batch has one lease, and the items before it have used it up
-		return contract.OperationItemOutcome{ItemID: it.ID, State: contract.Skipped, Reason: contract.ReasonNotStarted}
+// completion is what completes a claim with outcomes.
+func completion(held store.Fenced, outcomes []contract.OperationItemOutcome) store.CompleteParams {
+	p := store.CompleteParams{Fenced: held, Outcomes: contract.EncodeOutcomes(outcomes)}
+	for _, o := range outcomes {
+		p.Unsettled = p.Unsettled || o.State == contract.Ambiguous
 	}
-	r := runUntil(ctx, deadline, func(ctx context.Context) (Outcome, error) { return exec(ctx, it) })
-	return external(it.ID, r.outcome, r.err)
+	return p
+}
+
+func (b *Broker[TTx]) runItem(ctx context.Context, a *attempt, held store.Fenced, i int, deadline time.Time, exec Executor) (
+	out contract.OperationItemOutcome,
+) {
+	it := a.item(i, held)
+	if !time.Now().Before(deadline) { // the items before it have used the lease up
+		return notStarted(it.ID)
+	}
+	r := runUntil(ctx, deadline,
+		func(ctx context.Context) (Outcome, error) { return exec(ctx, it) },
+		func(r returned) { b.observeLate(ctx, a, held, []contract.OperationItemOutcome{external(it.ID, r)}) })
+	return external(it.ID, r)
+}
+
+func notStarted(itemID string) contract.OperationItemOutcome {
+	return contract.OperationItemOutcome{ItemID: itemID, State: contract.Skipped, Reason: contract.ReasonNotStarted}
 }
 
 func (b *Broker[TTx]) progress(ctx context.Context, a *attempt, held store.Fenced, done contract.OperationItemOutcome, next string) error {
@@ -117,85 +161,17 @@ func (b *Broker[TTx]) progress(ctx context.Context, a *attempt, held store.Fence
 	}
 	return b.ensure(ctx, a,
 		func(ctx context.Context) error { return b.store.Own().Progress(ctx, p) },
-		func(c *store.Claim) bool { _, started := c.Items[next]; return started })
+		func(c *store.Claim) bool {
+			if next == "" {
+				return c.Items[done.ItemID] != nil
+			}
+			_, started := c.Items[next]
+			return started
+		})
 }
 
 func (b *Broker[TTx]) complete(ctx context.Context, a *attempt, p store.CompleteParams) error {
 	return b.ensure(ctx, a,
 		func(ctx context.Context) error { return b.store.Own().Complete(ctx, p) },
 		func(c *store.Claim) bool { return c.Completed })
-}
-
-// ensure makes a fenced write and finds out whether it landed when its end is not known: by reading, and then by writing
-// once more what the fence lets in only once.
-func (b *Broker[TTx]) ensure(ctx context.Context, a *attempt, write func(context.Context) error, landed func(*store.Claim) bool) error {
-	once := func() error {
-		ctx, cancel := b.detached(ctx)
-		defer cancel()
-		return write(ctx)
-	}
-	err := once()
-	if !unknown(err) {
-		return err
-	}
-	if done, err := b.sawLanded(ctx, a, landed); done || err != nil {
-		return err
-	}
-	if err = once(); err == nil {
-		return nil
-	}
-	if done, _ := b.sawLanded(ctx, a, landed); done { // the first one was still on its way and has come first
-		return nil
-	}
-	return err
-}
-
-func (b *Broker[TTx]) sawLanded(ctx context.Context, a *attempt, landed func(*store.Claim) bool) (bool, error) {
-	s, err := b.standing(ctx, a)
-	return err == nil && a.holds(s) && landed(s.Claim), err
-}
-
-// standing reads the key behind the barrier: a claim whose end is not known has ended by then.
-func (b *Broker[TTx]) standing(ctx context.Context, a *attempt) (store.Standing, error) {
-	ctx, cancel := b.detached(ctx)
-	defer cancel()
-	return b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID(), Barrier: true})
-}
-
-// unknown says whether err leaves open what the store did.
-func unknown(err error) bool {
-	e, ok := errors.AsType[*store.Error](err)
-	return ok && e.Kind == nil
-}
-
-// unrecorded is the answer when items have run and that could not be recorded: lost to a raised fence, or ambiguous. What
-// the executor said is not told: a later confirm could not tell it again.
-func (b *Broker[TTx]) unrecorded(ctx context.Context, a *attempt, cause error) (*contract.OperationResult, error) {
-	if errors.Is(cause, store.ErrFenced) {
-		return nil, fromStore(cause)
-	}
-	ctx, cancel := b.detached(ctx)
-	defer cancel()
-	s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
-	if err != nil {
-		s.Claim = nil
-	}
-	if a.holds(s) && s.Claim.Completed { // it came through after all
-		res, err := replay(a.Confirmation, s.Claim)
-		return firstRun(res), err
-	}
-	res, err := ambiguous(a.Confirmation, s.Claim)
-	return firstRun(res), err
-}
-
-// firstRun marks what was read back as the answer of the attempt that made it.
-func firstRun(res *contract.OperationResult) *contract.OperationResult {
-	if res != nil {
-		res.Replayed = false
-	}
-	return res
-}
-
-func encodeContent(c contract.OperationConfirmation) ([]byte, error) {
-	return json.Marshal(c.Proposal())
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/confirmexec/confirmexec/store"
 )
 
-// MaxTxItems is how many items one transaction takes: PostgreSQL caches the state of 64 subtransactions per connection and
-// slows down all of them beyond.
-const MaxTxItems = 64
+// MaxTxItems is how many items one transaction takes: PostgreSQL caches the state of 64 subtransactions per connection, and
+// every snapshot on the server gets slower beyond. The claim and the completion are one each.
+const MaxTxItems = 62
 
 // TxExecutor carries out one item inside the transaction, through tx. Whatever it returns but an applied outcome with a nil
 // error undoes what the item wrote: an error makes the item failed, and so does a swallowed SQL error that left the
@@ -31,16 +31,15 @@ type TxExecutor[TTx any] func(ctx context.Context, tx TTx, it Item) (Outcome, er
 // [Broker.Execute]; also contract.ErrTenantMismatch) the transaction is still usable, and after any other error it must be
 // rolled back. The tenant is bound in the transaction if it is unbound (S28a). At most [MaxTxItems] items.
 //
-// Round trips beside the caller's own: 2n+3; replay 1, stale 1; one more with ReadSurface.
+// Round trips beside the caller's own: 2n+3; replay 1, stale 1; three more, and its own, with ReadSurface.
 func (b *Broker[TTx]) ExecuteTx(ctx context.Context, tx TTx, req TxRequest[TTx], exec TxExecutor[TTx]) (
 	res *contract.OperationResult, err error,
 ) {
 	defer func(start time.Time) { b.observe(ctx, "execute_tx", start, res, err) }(time.Now())
-	if n := len(req.Confirmation.Items); n > MaxTxItems {
-		return nil, &contract.InvalidError{Path: "/items", Problem: fmt.Sprintf(
-			"holds %d items, a transaction takes at most %d; use Execute, or propose smaller operations", n, MaxTxItems)}
+	if err := fitsTransaction(req.Request); err != nil {
+		return nil, err
 	}
-	a, err := b.newAttempt("execute_tx", store.ModeAtomic, req.Request)
+	a, err := b.newAttempt("execute_tx", store.ModeAtomic, req.Request, exec == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +47,7 @@ func (b *Broker[TTx]) ExecuteTx(ctx context.Context, tx TTx, req TxRequest[TTx],
 	if err := b.admit(ctx, claims, a); err != nil {
 		return nil, fromStore(err)
 	}
-	if req.ReadSurface != nil {
-		if res, err := b.readSurface(ctx, tx, req, a); res != nil || err != nil {
-			return res, fromStore(err)
-		}
-	}
-	held, res, err := b.claim(ctx, claims, a)
+	held, res, err := b.claimIn(ctx, tx, req, a)
 	if held == nil {
 		return res, fromStore(err)
 	}
@@ -61,11 +55,40 @@ func (b *Broker[TTx]) ExecuteTx(ctx context.Context, tx TTx, req TxRequest[TTx],
 	if err != nil {
 		return nil, fromStore(err)
 	}
-	stored := contract.EncodeOutcomes(outcomes)
-	if err := claims.Complete(ctx, store.CompleteParams{Fenced: *held, Outcomes: stored}); err != nil {
-		return nil, fromStore(err)
+	if err := claims.Complete(ctx, completion(*held, outcomes)); err != nil {
+		return nil, unfinished(err)
 	}
 	return &contract.OperationResult{IdempotencyKey: held.Key, Outcomes: outcomes}, nil
+}
+
+// unfinished is the failure of a transaction in which items have run: it is not usable any more, whatever the reason.
+func unfinished(err error) error {
+	if errors.Is(err, store.ErrRetryTx) || errors.Is(err, store.ErrTxEnded) {
+		return fromStore(err)
+	}
+	f := contract.ErrUnavailable.With(err)
+	f.Message = "the operation could not be completed in its transaction; roll the transaction back"
+	return f
+}
+
+// claimIn claims inside tx, with the surface read there if the request says so.
+func (b *Broker[TTx]) claimIn(ctx context.Context, tx TTx, req TxRequest[TTx], a *attempt) (
+	*store.Fenced, *contract.OperationResult, error,
+) {
+	if req.ReadSurface != nil {
+		if res, err := b.readSurface(ctx, tx, req, a); res != nil || err != nil {
+			return nil, res, err
+		}
+	}
+	return b.claim(ctx, b.store.In(tx), a)
+}
+
+func fitsTransaction(req Request) error {
+	if n := len(req.Confirmation.Items); n > MaxTxItems {
+		return &contract.InvalidError{Path: "/items", Problem: fmt.Sprintf(
+			"holds %d items, a transaction takes at most %d; use ExecutePerItem, which takes any number", n, MaxTxItems)}
+	}
+	return nil
 }
 
 // readSurface answers a key that is claimed already; for one that is not it reads the surface into a.Current.
@@ -75,10 +98,23 @@ func (b *Broker[TTx]) readSurface(ctx context.Context, tx TTx, req TxRequest[TTx
 		return nil, err
 	}
 	if s.Claim != nil || a.conflicts(s) {
-		return b.answer(a, s)
+		res, err := b.answer(a, s)
+		if err = b.outOfSight(ctx, a, s, err); err != nil {
+			return nil, err
+		}
+		return res, nil
 	}
-	a.Current, err = req.ReadSurface(ctx, tx)
+	undone, err := b.store.Isolate(ctx, tx, 1, func(_ int, tx TTx) error { // which tells the transaction's own errors apart
+		r := <-start(func() (_ Outcome, err error) { // a panic must not leave the transaction behind
+			a.Current, err = req.ReadSurface(ctx, tx)
+			return Outcome{}, err
+		})
+		return r.err
+	})
 	if err != nil {
+		return nil, err
+	}
+	if err := undone[0]; err != nil {
 		f := contract.ErrUnavailable.With(err)
 		f.Effect, f.Message = contract.EffectNone, "the surface could not be read; nothing was done; confirm again later"
 		return nil, f
@@ -94,7 +130,7 @@ func (b *Broker[TTx]) runTx(ctx context.Context, tx TTx, a *attempt, held store.
 	undone, err := b.store.Isolate(ctx, tx, len(outcomes), func(i int, tx TTx) error {
 		it := a.item(i, held)
 		r := <-start(func() (Outcome, error) { return exec(ctx, tx, it) })
-		outcomes[i] = transactional(it.ID, r.outcome, r.err)
+		outcomes[i] = transactional(it.ID, r)
 		if r.err == nil && outcomes[i].State != contract.Applied {
 			return errNothingToKeep
 		}

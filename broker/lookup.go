@@ -32,10 +32,15 @@ type Status struct {
 	// Result is what is known of the items: for Completed the stored outcomes, for Unresolved what was recorded. It is nil
 	// in every other phase.
 	Result *contract.OperationResult
+
+	// Contradictions are what attempts that had lost the key said of items, where the key does not say the same.
+	Contradictions []Contradiction
 }
 
 // Lookup reads how a key stands and changes nothing. It waits for a claim that is just being made, so that it can be asked
-// after a commit whose end is not known: if Lookup says Proposed, that commit did not happen and will not.
+// after a commit of the caller's own whose end is not known (ExecuteTx): if Lookup says Proposed, that commit did not happen and
+// will not. After an Execute that was answered contract.ErrUnavailable its claim may still be on its way: confirm the same key
+// again, or Cancel it.
 //
 // One round trip. Errors: *[contract.InvalidError], [contract.ErrDenied], [contract.ErrNotMinted] (also for another
 // tenant's key), [contract.ErrInProgress] when the wait takes too long, [contract.ErrUnavailable].
@@ -82,6 +87,9 @@ func statusOf(key uuid.UUID, s store.Standing) (*Status, error) {
 	case Unresolved:
 		st.Result, err = ambiguous(c, s.Claim)
 	case Proposed, Expired, InProgress:
+	}
+	if err == nil && s.Claim != nil {
+		st.Contradictions, err = contradictions(s.Claim)
 	}
 	if err != nil {
 		return nil, err

@@ -17,14 +17,14 @@ type Observer interface {
 
 // Event is what may be told of a call: no key, no tenant, no content (S22). More fields may be added.
 type Event struct {
-	Method   string // "propose", "execute", "execute_tx", "lookup" or "cancel"
-	Answer   string // see AnswerOf
+	Method   string // the method's name, such as "propose", "execute_per_item" or "resolve"
+	Answer   string // see AnswerOf; "resolved" for a Resolve that settled the key
 	Tally    contract.Tally
 	Duration time.Duration
 }
 
 // AnswerOf names how a call was answered, in one word of a closed set, for metrics and logs: "executed", "replayed",
-// "ambiguous" or "cancelled" for a result; for a refusal the last part of its reason, such as "stale", "key_reused",
+// "ambiguous", "cancelled" or "pruned" for a result; for a refusal the last part of its reason, such as "stale", "key_reused",
 // "in_progress" or "not_minted"; "ok" for a call that has no result; "error" for anything else.
 func AnswerOf(res *contract.OperationResult, err error) string {
 	if err != nil {
@@ -37,6 +37,8 @@ func AnswerOf(res *contract.OperationResult, err error) string {
 	switch {
 	case res == nil:
 		return "ok"
+	case res.Pruned():
+		return "pruned"
 	case res.Recovery() != nil:
 		return "ambiguous"
 	case res.Cancelled():
@@ -52,6 +54,9 @@ func (b *Broker[TTx]) observe(ctx context.Context, method string, start time.Tim
 		return
 	}
 	e := Event{Method: method, Answer: AnswerOf(res, err), Duration: time.Since(start)}
+	if method == "resolve" && e.Answer == "executed" { // it was settled, not executed
+		e.Answer = "resolved"
+	}
 	if res != nil {
 		e.Tally = res.Tally()
 	}

@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"errors"
-
 	"github.com/confirmexec/confirmexec/contract"
 )
 
@@ -62,36 +60,33 @@ func knownNoEffect(err error) bool {
 
 // external is what is known of an item whose effect is outside the database: only what the executor said, and nothing at
 // all after an error that does not say otherwise.
-func external(itemID string, o Outcome, err error) contract.OperationItemOutcome {
-	return known(itemID, o, err, contract.Ambiguous)
+func external(itemID string, r returned) contract.OperationItemOutcome {
+	return known(itemID, r, contract.Ambiguous)
 }
 
 // transactional is what is known of an item whose effects are in the transaction: whatever went wrong, they are undone.
-func transactional(itemID string, o Outcome, err error) contract.OperationItemOutcome {
-	return known(itemID, o, err, contract.Failed)
+func transactional(itemID string, r returned) contract.OperationItemOutcome {
+	return known(itemID, r, contract.Failed)
 }
 
 // known turns what an executor returned into a storable outcome. An error beats an outcome, so that
 // `return Applied(id), err` is safe.
-func known(itemID string, o Outcome, err error, unsure contract.OutcomeState) contract.OperationItemOutcome {
-	out := contract.OperationItemOutcome{ItemID: itemID, State: o.state, Ref: o.ref, Detail: o.detail}
+func known(itemID string, r returned, unsure contract.OutcomeState) contract.OperationItemOutcome {
+	out := contract.OperationItemOutcome{ItemID: itemID, State: r.outcome.state, Ref: r.outcome.ref, Detail: r.outcome.detail}
 	switch {
-	case err != nil:
-		out = contract.OperationItemOutcome{ItemID: itemID, State: unsure, Reason: reasonOf(err), Detail: err.Error()}
-		if knownNoEffect(err) {
+	case r.err != nil:
+		out = contract.OperationItemOutcome{ItemID: itemID, State: unsure, Reason: r.reason, Detail: r.text}
+		if r.none {
 			out.State = contract.Failed
 		}
-	case o.state == "":
+	case r.outcome.state == "":
 		out.State, out.Reason = unsure, contract.ReasonNoOutcome
 	}
 	return out.Clean()
 }
 
 func reasonOf(err error) contract.Reason {
-	if r, ok := errors.AsType[reasoned](err); ok {
-		return r.reason
-	}
-	f, ok := errors.AsType[*contract.Failure](err)
+	f, ok := contract.FailureOf(err)
 	switch {
 	case !ok:
 		return ""
@@ -100,11 +95,3 @@ func reasonOf(err error) contract.Reason {
 	}
 	return contract.Reason(f.Code)
 }
-
-// reasoned is an error of the broker's own about an executor.
-type reasoned struct {
-	reason contract.Reason
-	text   string
-}
-
-func (r reasoned) Error() string { return r.text }

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,6 +54,9 @@ func (b *Broker[TTx]) Propose(ctx context.Context, tenant string, p contract.Ope
 	err = b.store.Own().Propose(ctx, store.ProposeParams{
 		ID: store.ID{Tenant: tenant, Key: key}, Digest: digest, Content: content, Expiry: b.cfg.ProposalExpiry,
 	})
+	if errors.Is(err, store.ErrLockTimeout) {
+		err = store.ErrBusy // a new key is held by nobody
+	}
 	if err != nil {
 		return c, fromStore(err)
 	}

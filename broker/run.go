@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -54,27 +55,49 @@ func itemKey(id store.ID, itemID string) uuid.UUID {
 type returned struct {
 	outcome Outcome
 	err     error
+	// What err says, read where a panic of its own methods does no harm.
+	text   string
+	reason contract.Reason
+	none   bool // it is proof that nothing happened
 }
 
-// start calls fn in a goroutine of its own, so that neither a panic nor the end of its goroutine ends the broker's.
+// start calls fn in a goroutine of its own, so that neither a panic, its error's methods included, nor the end of its goroutine
+// ends the broker's.
 func start(fn func() (Outcome, error)) <-chan returned {
 	done := make(chan returned, 1)
 	go func() {
-		r := returned{err: reasoned{contract.ReasonPanic, "the executor ended its goroutine"}}
+		r := failed(contract.ReasonPanic, "the executor ended its goroutine")
 		defer func() {
 			if p := recover(); p != nil {
-				r = returned{err: reasoned{contract.ReasonPanic, fmt.Sprintf("the executor panicked: %v", p)}}
+				r = failed(contract.ReasonPanic, fmt.Sprintf("the executor panicked: %v", p))
 			}
 			done <- r
 		}()
-		r.outcome, r.err = fn()
+		outcome, err := fn()
+		r = describe(outcome, err)
 	}()
 	return done
 }
 
+// failed is the return of an executor that did not return by itself.
+func failed(reason contract.Reason, text string) returned {
+	return returned{err: errors.New(text), text: text, reason: reason}
+}
+
+func describe(outcome Outcome, err error) returned {
+	if err == nil {
+		return returned{outcome: outcome}
+	}
+	_ = errors.Is(err, errProbe) // stores will ask it what it is
+	return returned{err: err, text: err.Error(), reason: reasonOf(err), none: knownNoEffect(err)}
+}
+
+var errProbe = errors.New("probe")
+
 // runUntil calls fn with a context that ends at the deadline and keeps the caller's values but not its end: once claimed, an
-// operation is carried out though the client hangs up. An executor that does not return by then is left behind.
-func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) (Outcome, error)) returned {
+// operation is carried out though the client hangs up. An executor that does not return by then is left behind; late is called
+// with what it returns after all.
+func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) (Outcome, error), late func(returned)) returned {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	done := start(func() (Outcome, error) { return fn(ctx) })
@@ -87,7 +110,8 @@ func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) 
 	case r := <-done:
 		return r
 	case <-time.After(returnGrace):
-		return returned{err: reasoned{contract.ReasonTimeout, "the executor did not return within its lease"}}
+		go func() { late(<-done) }()
+		return failed(contract.ReasonTimeout, "the executor did not return within its lease")
 	}
 }
 

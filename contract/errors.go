@@ -21,6 +21,7 @@ const (
 	ReasonRetryTx        Reason = "pramaan.agent_operation.retry_transaction"
 	ReasonTxEnded        Reason = "pramaan.agent_operation.transaction_ended"
 	ReasonUnavailable    Reason = "pramaan.agent_operation.unavailable"
+	ReasonNotConfirmed   Reason = "pramaan.agent_operation.not_confirmed"
 	ReasonUnsettled      Reason = "pramaan.agent_operation.unsettled"
 )
 
@@ -31,7 +32,7 @@ var (
 		Message: "the request is not valid; correct it and send it again"}
 	ErrStale = &Failure{Code: FailedPrecondition, Reason: ReasonStale,
 		Message: "the surface has changed since the proposal; nothing was done; " +
-			"propose again from the surface as it is now"}
+			"cancel the key, and propose again from the surface as it is now"}
 	ErrKeyReused = &Failure{Code: Aborted, Reason: ReasonKeyReused, Effect: EffectNone,
 		Message: "the key stands for other content; this request did nothing; " +
 			"read what the key stands for, or propose this content under a key of its own"}
@@ -50,10 +51,12 @@ var (
 	ErrRetryTx = &Failure{Code: Aborted, Reason: ReasonRetryTx, Effect: EffectNone,
 		Message: "the transaction met a serialization failure or a deadlock; roll it back and run it again from its start"}
 	ErrTxEnded = &Failure{Code: Aborted, Reason: ReasonTxEnded,
-		Message: "an executor ended the transaction that it was lent; read the result under the same key, " +
-			"and make the executor neither commit nor roll back"}
+		Message: "the transaction was ended before the operation was done with it; read the result under the same key; " +
+			"an executor must neither commit nor roll back"}
 	ErrUnavailable = &Failure{Code: Unavailable, Reason: ReasonUnavailable,
 		Message: "the store could not be used; look the key up before anything else"}
+	ErrNotConfirmed = &Failure{Code: FailedPrecondition, Reason: ReasonNotConfirmed,
+		Message: "nothing was confirmed under the key, so there is nothing to resolve; Cancel makes sure that it never runs"}
 	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled.
 	ErrUnsettled = &Failure{Code: Aborted, Reason: ReasonUnsettled, Effect: EffectUnknown,
 		Message: "not every item was applied; see the result's outcomes"}

@@ -60,6 +60,10 @@ const (
 	ReasonTimeout      Reason = "timeout"       // the executor did not return within its lease
 	ReasonRolledBack   Reason = "rolled_back"   // the item's writes were undone because an SQL error was swallowed
 	ReasonNotCompleted Reason = "not_completed" // the claim was never completed
+	ReasonNotCommitted Reason = "not_committed" // the item's transaction was not committed, and that is known
+	ReasonFoundApplied Reason = "found_applied" // Resolve: the reader found the effect
+	ReasonFoundAbsent  Reason = "found_absent"  // Resolve: the reader found that there was none
+	ReasonStillUnknown Reason = "still_unknown" // Resolve: the reader could not tell
 )
 
 // OperationItemOutcome is what is known about one item. Its texts are for people and programs to read: an outcome that
@@ -69,7 +73,12 @@ type OperationItemOutcome struct {
 	State  OutcomeState `json:"state"`
 	Ref    string       `json:"ref,omitempty"`    // what the effect made, in the target's terms; may be empty
 	Reason Reason       `json:"reason,omitempty"` // why the state is not applied, as a stable word; may be empty
-	Detail string       `json:"detail,omitempty"` // the same for a person; may be empty
+	Detail string       `json:"detail,omitempty"` // the same for a person, or a verdict's evidence; may be empty
+
+	// By is who gave the verdict, for an item that Resolve settled; empty for what an executor said.
+	By string `json:"by,omitempty"`
+	// Provisional marks a verdict that a late effect could still contradict, since the target does not refuse one.
+	Provisional bool `json:"provisional,omitzero"`
 }
 
 // Sizes that outcomes are cut to, in bytes. An outcome can never be too large to be stored.
@@ -77,6 +86,7 @@ const (
 	MaxRef    = 512
 	MaxReason = 128
 	MaxDetail = 1024
+	MaxBy     = 128
 )
 
 // Clean returns o as it can be stored and sent, whatever an executor put into it: texts are cut to their sizes, control
@@ -88,6 +98,9 @@ func (o OperationItemOutcome) Clean() OperationItemOutcome {
 		Ref:    cutText(o.Ref, MaxRef),
 		Reason: Reason(cutText(string(o.Reason), MaxReason)),
 		Detail: cutText(o.Detail, MaxDetail),
+		By:     cutText(o.By, MaxBy),
+
+		Provisional: o.Provisional,
 	}
 }
 
@@ -97,7 +110,7 @@ func (o OperationItemOutcome) needsAttention() bool {
 	case Applied:
 		return false
 	case Skipped:
-		return o.Reason == ReasonCancelled || o.Reason == ReasonNotStarted
+		return o.Reason == ReasonCancelled || o.Reason == ReasonNotStarted || o.Reason == ReasonNotCommitted
 	}
 	return true
 }

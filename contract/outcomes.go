@@ -24,6 +24,9 @@ type wireOutcome struct {
 	Ref    string        `json:"ref"`
 	Reason Reason        `json:"reason"`
 	Detail string        `json:"detail"`
+	By     string        `json:"by"`
+
+	Provisional bool `json:"provisional"`
 }
 
 // EncodeOutcomes returns the bytes that a store keeps: the outcomes, each as [OperationItemOutcome.Clean] leaves it. It
@@ -67,7 +70,7 @@ func (w wireOutcome) read(path string) (OperationItemOutcome, error) {
 	if err != nil {
 		return OperationItemOutcome{}, err
 	}
-	o := OperationItemOutcome{*w.ItemID, *w.State, w.Ref, w.Reason, w.Detail}
+	o := OperationItemOutcome{*w.ItemID, *w.State, w.Ref, w.Reason, w.Detail, w.By, w.Provisional}
 	if o.Clean() != o {
 		return OperationItemOutcome{}, invalid(path, "holds a text that is too long or not plain")
 	}

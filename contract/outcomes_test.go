@@ -147,10 +147,10 @@ func FuzzDecodeOutcomes(f *testing.F) {
 
 // S6, S17: any outcome at all can be stored and read back as Clean leaves it.
 func FuzzEncodeOutcomes(f *testing.F) {
-	f.Add("a", "applied", "ref", "reason", "detail")
-	f.Add("\xff", "", "\x00", "\u2028", "\u202e\"\\")
-	f.Fuzz(func(t *testing.T, id, state, ref, reason, detail string) {
-		o := OperationItemOutcome{id, OutcomeState(state), ref, Reason(reason), detail}
+	f.Add("a", "applied", "ref", "reason", "detail", "by", true)
+	f.Add("\xff", "", "\x00", "\u2028", "\u202e\"\\", "\x7f", false)
+	f.Fuzz(func(t *testing.T, id, state, ref, reason, detail, by string, provisional bool) {
+		o := OperationItemOutcome{id, OutcomeState(state), ref, Reason(reason), detail, by, provisional}
 		back, err := DecodeOutcomes(EncodeOutcomes([]OperationItemOutcome{o}))
 		require.NoError(t, err)
 		require.Equal(t, []OperationItemOutcome{o.Clean()}, back)

@@ -52,6 +52,9 @@ func (r OperationResult) Cancelled() bool {
 	return len(r.Outcomes) > 0
 }
 
+// Pruned says whether the operation was settled, and its outcomes are no longer kept.
+func (r OperationResult) Pruned() bool { return r.Replayed && len(r.Outcomes) == 0 }
+
 // ReloadToCheck is the action of the one recovery instruction.
 const ReloadToCheck = "reload_to_check"
 
@@ -112,6 +115,8 @@ func (e *UnsettledError) Unwrap() error { return ErrUnsettled }
 func (r OperationResult) Summary() string {
 	t := r.Tally()
 	switch {
+	case r.Pruned():
+		return "It was settled before; the details are no longer kept."
 	case t.Total() == 0:
 		return "No outcome is known of any item."
 	case r.Cancelled():

@@ -51,8 +51,8 @@ func holdsURL(s string) bool {
 		if !ok {
 			return false
 		}
-		start := strings.LastIndexFunc(before, func(r rune) bool { return !inScheme(r) }) + 1
-		if opaqueSchemes[strings.TrimLeft(before[start:], "+-.0123456789")] {
+		word := before[len(strings.TrimRightFunc(before, inScheme)):]
+		if opaqueSchemes[strings.TrimLeft(word, "+-.0123456789")] {
 			return true
 		}
 		rest = after

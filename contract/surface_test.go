@@ -31,6 +31,9 @@ var badSurfaces = []string{
 	"\uff3c\uff3cx", "\uff05\uff12\uff26\uff05\uff12\uff26x",
 	"\uff2a\uff21\uff36\uff21\uff33\uff23\uff32\uff29\uff30\uff34:x",
 	"\ufe68\ufe68x", "\ufe6a2f\ufe6a2fx", "www\u2024x", "mailto\ufe13x",
+	// a rune of several bytes just before the scheme
+	"\u201cjavascript:alert(1)\u201d", "matter\u2192mailto:a@b.c", "\u00e9http:example.com", "%e2%86%92data:text/html,x",
+	"\u65e5\u672c\u8a9ejavascript:x", "a/\u00bbfile:x", "\U0001f600tel:+1", "\u00df123http:x", "%C3%A9javascript%3Ax",
 	"www\u3002x", "http\ufe55x", "%ef%bc%8f%ef%bc%8fx", "\u212aeep//x",
 }
 
@@ -55,6 +58,9 @@ func TestSurfaceKey(t *testing.T) {
 
 var escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
+// opaqueURL is a scheme that is followed without slashes, after anything that is no letter of it.
+var opaqueURL = regexp.MustCompile(`(^|[^a-z0-9+._-])(javascript|data|mailto|https?|file|tel):`)
+
 // S3: nothing that is accepted turns into a URL by being decoded.
 func FuzzSurfaceKey(f *testing.F) {
 	for _, s := range append(goodSurfaces, badSurfaces...) {
@@ -72,6 +78,7 @@ func FuzzSurfaceKey(f *testing.F) {
 			require.False(t, strings.HasPrefix(lower, "//") || strings.HasPrefix(lower, "http:"))
 			require.Equal(t, strings.TrimSpace(lower), lower)
 			require.NotContains(t, lower, "\x00")
+			require.NotRegexp(t, opaqueURL, lower)
 			s = escape.ReplaceAllStringFunc(s, func(e string) string {
 				b, _ := strconv.ParseUint(e[1:], 16, 8)
 				return string([]byte{byte(b)})

@@ -13,8 +13,12 @@ var (
 	ErrDuplicate = errors.New("the key exists")
 	// ErrLockTimeout means that another transaction holds the key for longer than the store waits. Nothing was written.
 	ErrLockTimeout = errors.New("another transaction holds the key")
+	// ErrBusy means that the database's one writer is taken, by whatever, for longer than the store waits. Nothing was written.
+	ErrBusy = errors.New("the database is busy")
 	// ErrRetryTx means that the transaction met a serialization failure or a deadlock; its owner runs it again from its start.
 	ErrRetryTx = errors.New("the transaction must be run again")
+	// ErrNotCommitted means that the transaction was rolled back, and that this is known.
+	ErrNotCommitted = errors.New("the transaction was rolled back")
 	// ErrTenantMismatch means that the caller's transaction is bound to another tenant. It was not touched.
 	ErrTenantMismatch = errors.New("the transaction is bound to another tenant")
 	// ErrTxEnded means that the transaction was ended before the store was done with it, by an executor that it was lent to or by its

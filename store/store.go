@@ -26,6 +26,33 @@ type Store[TTx any] interface {
 	// error but a broken connection the transaction is still usable.
 	In(tx TTx) Claims
 
+	// Keep returns what settles and keeps claims, on the store's own connections: every call is one committed transaction.
+	Keep() Keeper
+
+	Transactor[TTx]
+}
+
+// Transactor makes transactions for the broker, and shares one out among items.
+type Transactor[TTx any] interface {
+	// Begin begins a transaction that is bound to o's tenant, with o's first statement in the same round trip. The handle
+	// can be ended by Commit and Rollback of this interface only. After an error there is no transaction.
+	Begin(ctx context.Context, o Opening) (tx TTx, s Standing, err error)
+
+	// Commit writes c and commits, in one round trip, a transaction that Begin made. Nil: it is committed. ErrRetryTx or
+	// ErrNotCommitted: it is not, and never will be; also when c's fence has moved. ErrTxEnded: an executor had ended it, and what
+	// became of what that wrote is not known. Any other error leaves open whether it is committed; only reading tells, behind
+	// LookupParams.Barrier and AwaitWrites. In every case the transaction is over, and a COMMIT is never sent twice.
+	//
+	// Progress records the item with its effect under the fence alone; a lease that has ended is not renewed by it.
+	Commit(ctx context.Context, tx TTx, c Closing) error
+
+	// Rollback ends a transaction that Begin made.
+	Rollback(ctx context.Context, tx TTx) error
+
+	// Retryable says whether an executor that returned err met a serialization failure or a deadlock in tx, which Begin made and
+	// which has not ended: that is the whole transaction's, not the item's, whatever the executor made of it.
+	Retryable(tx TTx, err error) bool
+
 	// Isolate calls fn for 0..n-1 in order, each inside a savepoint that is kept when fn returns nil and undone otherwise.
 	// The handle that fn gets must not end the transaction; stores refuse it where the driver lets them.
 	//
@@ -56,10 +83,12 @@ type Claims interface {
 
 	// Progress stores the outcome of one item, marks the next as started and renews the lease: all or nothing, and only
 	// under p's fence. What is recorded of an item is never overwritten: an outcome stays, and Next leaves it alone.
-	// ErrFenced when the claim is completed or another attempt holds it.
+	// ErrFenced when the claim is completed, another attempt holds it, or its lease is over: a lease that has ended is never
+	// renewed, so that nobody sees a key go back from unresolved to in progress.
 	Progress(ctx context.Context, p ProgressParams) error
 
-	// Complete stores the outcomes and ends the claim, only under p's fence. ErrFenced as in Progress.
+	// Complete stores the outcomes and ends the claim, only under p's fence, also after its lease. ErrFenced when the claim is
+	// completed or another attempt holds it.
 	Complete(ctx context.Context, p CompleteParams) error
 }
 
@@ -111,6 +140,10 @@ type LookupParams struct {
 	// told. ErrLockTimeout when that takes too long.
 	Barrier bool
 
+	// AwaitWrites, with Barrier, also waits for a write under the standing claim that is under way: a completion, a
+	// progress, an item's transaction. What is not seen then was not written. ErrLockTimeout when that takes too long.
+	AwaitWrites bool
+
 	// Content asks for the content of the proposal or of the claim too.
 	Content bool
 }
@@ -127,7 +160,87 @@ type ProgressParams struct {
 // CompleteParams are the arguments of Claims.Complete.
 type CompleteParams struct {
 	Fenced
-	Outcomes []byte // not nil
+	Outcomes  []byte // not nil
+	Unsettled bool   // an outcome is ambiguous: Keeper.Settle may still replace them
+}
+
+// Opening is how Transactor.Begin begins.
+type Opening struct {
+	ID
+	// Claim, if set, is made, as by Claims.Claim; Begin then tells how the key stands.
+	Claim *ClaimParams
+	// Hold, if set, locks the standing claim under its fence until the transaction ends, so that it can be neither seized nor
+	// completed meanwhile. ErrFenced when it is not held any more.
+	Hold *Fenced
+}
+
+// Closing is what Transactor.Commit writes with the commit. At most one is set.
+type Closing struct {
+	Progress *ProgressParams
+	Complete *CompleteParams
+}
+
+// Keeper is what settles claims that nobody completed, and what keeps the table: for an operator's calls, not for confirms.
+// Errors are as in Claims.
+type Keeper interface {
+	// Seize takes an uncompleted claim whose lease is over: it raises the fence, so that whatever the attempt before may still
+	// write changes nothing, and gives the claim to p.Attempt. It tells how the key stands after that; it was taken exactly
+	// when the standing claim carries p.Attempt.
+	Seize(ctx context.Context, p SeizeParams) (Standing, error)
+
+	// Settle replaces the outcomes of a completed claim that is unsettled, once under p's fence, which it raises. ErrFenced
+	// when the claim is not unsettled or the fence has moved.
+	Settle(ctx context.Context, p CompleteParams) error
+
+	// Observe records what an attempt that had lost its key says of an item, beside what the key says. The first observation
+	// of an attempt and item stays.
+	Observe(ctx context.Context, p ObserveParams) error
+
+	// List tells up to p.Limit operations of a tenant that need somebody: not completed with their lease over, unsettled, or
+	// observed; in the order of their keys.
+	List(ctx context.Context, p ListParams) ([]Open, error)
+
+	// Purge forgets the payloads of up to p.Limit keys whose operations have been settled, or whose proposals have been
+	// expired, for longer than p.Retention: content, outcomes and the items' records. Key, digest and completion stay, for
+	// ever: no purge re-opens a key.
+	Purge(ctx context.Context, p PurgeParams) (purged int, err error)
+}
+
+// SeizeParams are the arguments of Keeper.Seize.
+type SeizeParams struct {
+	ID
+	Attempt uuid.UUID
+	Lease   time.Duration // from now, on the database's clock
+}
+
+// ObserveParams are the arguments of Keeper.Observe.
+type ObserveParams struct {
+	Fenced  // as the attempt held the key
+	Item    string
+	Outcome []byte
+}
+
+// ListParams are the arguments of Keeper.List.
+type ListParams struct {
+	Tenant string
+	After  uuid.UUID // the last key of the page before; the nil UUID: from the start
+	Limit  int
+}
+
+// Open is an operation that needs somebody.
+type Open struct {
+	Key       uuid.UUID
+	Mode      Mode
+	Age       time.Duration // since the claim, on the database's clock
+	Completed bool          // with an outcome that is ambiguous or has been contradicted
+	Observed  bool          // an attempt that had lost the key has said something of an item
+}
+
+// PurgeParams are the arguments of Keeper.Purge.
+type PurgeParams struct {
+	Tenant    string
+	Retention time.Duration
+	Limit     int
 }
 
 // Mode says what an item without a record means. It is stored with the claim.
@@ -138,6 +251,9 @@ const (
 	ModeExternal Mode = "external"
 	// ModeExternalProgress means that an item is recorded as started before its executor runs; one without a record has not started.
 	ModeExternalProgress Mode = "external_progress"
+	// ModePerItem means that an item's effect and its record commit together; one without a record has not been applied, and
+	// under a raised fence never will be.
+	ModePerItem Mode = "per_item"
 	// ModeAtomic means that claim, effects and outcomes commit together: an uncompleted claim is never visible.
 	ModeAtomic Mode = "atomic"
 	// ModeCancel means that nothing ran and nothing will.
@@ -168,11 +284,22 @@ type Claim struct {
 	Fence     int64
 	Mode      Mode
 	LeaseOver bool   // judged on the database's clock; meaningless once completed
-	Completed bool   // terminal
-	Outcomes  []byte // as Complete stored them, byte for byte
+	Completed bool   // terminal, but for what Settle may replace
+	Unsettled bool   // completed with an ambiguous outcome
+	Outcomes  []byte // as Complete or Settle stored them, byte for byte; nil once purged
 	Content   []byte // of a key without a proposal; only if asked for
 
 	// Items are the records of an uncompleted claim's items by item id: nil for an item that was started and whose outcome
 	// is not known, else its stored outcome.
 	Items map[string][]byte
+
+	// Observations are what attempts that had lost the key said of items; only if content is asked for.
+	Observations []Observation
+}
+
+// Observation is what an attempt that had lost its key said of an item.
+type Observation struct {
+	Item    string
+	Attempt uuid.UUID
+	Outcome []byte
 }

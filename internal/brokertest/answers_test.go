@@ -36,7 +36,7 @@ func replays[TTx any](b *bench[TTx]) {
 	assert.Equal(b, string(firstBytes), string(secondBytes))
 	assert.EqualValues(b, 3, b.calls.Load())
 	assert.Equal(b, broker.Completed, b.phase(c))
-	if b.tx {
+	if b.inDatabase() {
 		assert.Equal(b, 1, b.effects("a"))
 	}
 }
@@ -80,10 +80,10 @@ func replayBeforeStale[TTx any](b *bench[TTx]) {
 
 func crashedIsAmbiguous[TTx any](b *bench[TTx]) {
 	c := b.propose("a", "b")
-	b.crashed(c, short, "")
+	b.crashed(c, expiry, "")
 	_, err := b.confirm(request(c), b.never)
 	require.ErrorIs(b, err, contract.ErrInProgress, "within the lease")
-	b.Advance(2 * short)
+	b.Advance(expiry)
 	assert.Equal(b, broker.Unresolved, b.phase(c))
 	for range 3 {
 		res, err := b.confirm(request(c), b.never)
@@ -337,7 +337,7 @@ func concurrentConfirms[TTx any](b *bench[TTx]) {
 	assert.EqualValues(b, 2, b.calls.Load(), "one executor call per item")
 	assert.Equal(b, 1, tally["executed"], "%v", tally)
 	assert.Equal(b, n-1, tally["replayed"]+tally["in_progress"], "%v", tally)
-	if b.tx {
+	if b.inDatabase() {
 		assert.Equal(b, 1, b.effects("a"))
 		assert.Equal(b, 1, b.effects("b"))
 	}

@@ -75,7 +75,7 @@ func TestLostStoreCalls(t *testing.T) {
 		for down := range 4 {
 			for n := 1; ; n++ {
 				f := &flaky{Store: memstore.New(nil), fail: n, after: after, down: down}
-				b := newBench(t, storetest.Harness[*memstore.Tx]{Store: f}, false, &broker.Config{ReplayWait: -1})
+				b := newBench(t, storetest.Harness[*memstore.Tx]{Store: f}, execute, &broker.Config{ReplayWait: -1})
 				c := b.propose("a", "b", "c")
 				ran := map[string]int{}
 				first, err := b.confirm(request(c), func(_ context.Context, it broker.Item, _ func(string) error) (broker.Outcome, error) {

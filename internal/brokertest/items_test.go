@@ -30,7 +30,7 @@ func oneItemFails[TTx any](b *bench[TTx]) {
 	assert.Equal(b, []contract.OutcomeState{contract.Applied, contract.Failed, contract.Applied}, states(res))
 	assert.Equal(b, contract.Tally{Applied: 2, Failed: 1}, res.Tally())
 	require.ErrorIs(b, res.Err(), contract.ErrUnsettled)
-	if b.tx {
+	if b.inDatabase() {
 		assert.Equal(b, [3]int{1, 0, 1}, [3]int{b.effects("a"), b.effects("b"), b.effects("c")})
 	}
 	again, err := b.confirm(request(c), b.never)
@@ -56,7 +56,7 @@ func misbehaviour[TTx any](b *bench[TTx]) {
 	})
 	require.NoError(b, err)
 	bad := contract.Ambiguous
-	if b.tx {
+	if b.inDatabase() {
 		bad = contract.Failed
 	}
 	assert.Equal(b, []contract.OutcomeState{bad, bad, bad, bad, contract.Applied}, states(res))
@@ -66,7 +66,7 @@ func misbehaviour[TTx any](b *bench[TTx]) {
 	}
 	assert.Equal(b, []contract.Reason{contract.ReasonPanic, contract.ReasonPanic, contract.ReasonPanic, contract.ReasonNoOutcome, ""},
 		reasons)
-	if b.tx {
+	if b.inDatabase() {
 		assert.Equal(b, 0, b.effects("panic")+b.effects("nil panic")+b.effects("goexit")+b.effects("silent"))
 		assert.Equal(b, 1, b.effects("good"))
 	}
@@ -177,7 +177,7 @@ func callerLeaves[TTx any](b *bench[TTx]) {
 }
 
 func executorHangs[TTx any](b *bench[TTx]) {
-	quick := b.with(broker.Config{ReplayWait: -1, Lease: 300 * time.Millisecond})
+	quick := b.with(broker.Config{ReplayWait: -1, Lease: 2 * time.Second})
 	release := make(chan struct{})
 	defer close(release)
 	c := b.propose("polite", "hangs", "good")
@@ -257,7 +257,7 @@ func doubleTapWaits[TTx any](b *bench[TTx]) {
 	}()
 	ctx, leave := context.WithCancel(b.ctx)
 	leave()
-	_, err = waiting.Execute(ctx, request(c), nil)
+	_, err = waiting.Execute(ctx, request(c), func(context.Context, broker.Item) (broker.Outcome, error) { return broker.Outcome{}, nil })
 	require.Error(b, err, "a waiting caller may leave")
 	close(release)
 	one, two := <-first, <-second

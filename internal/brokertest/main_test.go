@@ -42,41 +42,50 @@ func schema(ctx context.Context, adminDSN, appRole string) error {
 const lockTimeout = 2 * time.Second
 
 func TestMemory(t *testing.T) {
-	run(t, func(t *testing.T) storetest.Harness[*memstore.Tx] {
-		var mu sync.Mutex
-		now, effects := time.Now(), map[string]int{}
-		st := memstore.New(&memstore.Config{LockTimeout: lockTimeout, Now: func() time.Time {
+	run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return memory() })
+}
+
+// onMemory runs a test on a memory of its own.
+func onMemory(t *testing.T, test func(storetest.Harness[*memstore.Tx])) {
+	t.Helper()
+	test(memory())
+}
+
+// memory is the harness on a memory whose clock only Advance moves.
+func memory() storetest.Harness[*memstore.Tx] {
+	var mu sync.Mutex
+	now, effects := time.Now(), map[string]int{}
+	st := memstore.New(&memstore.Config{LockTimeout: lockTimeout, Now: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}})
+	add := func(name string, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		effects[name] += n
+	}
+	return storetest.Harness[*memstore.Tx]{
+		Store:    st,
+		Begin:    st.BeginTx,
+		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
+		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
+		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
+			add(name, 1)
+			tx.OnRollback(func() { add(name, -1) })
+			return nil
+		},
+		Count: func(_ context.Context, name string) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return now
-		}})
-		add := func(name string, n int) {
+			return effects[name], nil
+		},
+		Advance: func(d time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
-			effects[name] += n
-		}
-		return storetest.Harness[*memstore.Tx]{
-			Store:    st,
-			Begin:    st.Begin,
-			Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
-			Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
-			Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
-				add(name, 1)
-				tx.OnRollback(func() { add(name, -1) })
-				return nil
-			},
-			Count: func(_ context.Context, name string) (int, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				return effects[name], nil
-			},
-			Advance: func(d time.Duration) {
-				mu.Lock()
-				defer mu.Unlock()
-				now = now.Add(d)
-			},
-		}
-	})
+			now = now.Add(d)
+		},
+	}
 }
 
 func TestSQLite(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 func onPostgres(t *testing.T) *bench[pgx.Tx] {
 	t.Parallel()
-	return newBench(t, postgres(t, pgtest.New(t).Pool(t)), true, nil)
+	return newBench(t, postgres(t, pgtest.New(t).Pool(t)), inTx, nil)
 }
 
 func (b *bench[TTx]) executeIn(tx TTx, req broker.Request, exec executor) (*contract.OperationResult, error) {
@@ -28,7 +28,7 @@ func (b *bench[TTx]) executeIn(tx TTx, req broker.Request, exec executor) (*cont
 func TestForeignTransaction(t *testing.T) {
 	b := onPostgres(t)
 	c := b.propose("a")
-	tx, err := b.Begin(b.ctx)
+	tx, err := b.Harness.Begin(b.ctx)
 	require.NoError(t, err)
 	_, err = tx.Exec(b.ctx, `SELECT set_config('app.firm_id', $1, true)`, firmB)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestSnapshotOlderThanTheKey(t *testing.T) {
 	b := onPostgres(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		begin := func() pgx.Tx {
-			tx, err := b.Begin(b.ctx)
+			tx, err := b.Harness.Begin(b.ctx)
 			require.NoError(t, err)
 			_, err = tx.Exec(b.ctx, `SET TRANSACTION ISOLATION LEVEL `+string(level))
 			require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestSnapshotOlderThanTheKey(t *testing.T) {
 func TestSwallowedSQLError(t *testing.T) {
 	b := onPostgres(t)
 	c := b.propose("a", "b", "c")
-	tx, err := b.Begin(b.ctx)
+	tx, err := b.Harness.Begin(b.ctx)
 	require.NoError(t, err)
 	res, err := b.ExecuteTx(b.ctx, tx, broker.TxRequest[pgx.Tx]{Request: request(c)},
 		func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
@@ -111,7 +111,7 @@ func TestSerializationFailureIsNoOutcome(t *testing.T) {
 	require.NoError(t, err)
 	for _, state := range []string{"40001", "40P01"} {
 		c := b.propose("a", "b")
-		tx, err := b.Begin(b.ctx)
+		tx, err := b.Harness.Begin(b.ctx)
 		require.NoError(t, err)
 		_, err = b.ExecuteTx(b.ctx, tx, broker.TxRequest[pgx.Tx]{Request: request(c)},
 			func(ctx context.Context, tx pgx.Tx, _ broker.Item) (broker.Outcome, error) {
@@ -128,7 +128,7 @@ func TestSerializationFailureIsNoOutcome(t *testing.T) {
 func TestExecutorEndsTransaction(t *testing.T) {
 	b := onPostgres(t)
 	c := b.propose("a")
-	tx, err := b.Begin(b.ctx)
+	tx, err := b.Harness.Begin(b.ctx)
 	require.NoError(t, err)
 	_, err = b.ExecuteTx(b.ctx, tx, broker.TxRequest[pgx.Tx]{Request: request(c)},
 		func(ctx context.Context, tx pgx.Tx, _ broker.Item) (broker.Outcome, error) {
@@ -149,7 +149,7 @@ func TestRefusalsLookBehindTheBarrier(t *testing.T) {
 			b := onPostgres(t)
 			brief := b.with(broker.Config{ReplayWait: -1, ProposalExpiry: expiry})
 			c := brief.propose("a")
-			first, err := b.Begin(b.ctx)
+			first, err := b.Harness.Begin(b.ctx)
 			require.NoError(t, err)
 			_, err = b.executeIn(first, request(c), apply)
 			require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestRefusalsLookBehindTheBarrier(t *testing.T) {
 func waitForLock(b *bench[pgx.Tx]) {
 	b.Helper()
 	require.Eventually(b, func() bool {
-		tx, err := b.Begin(b.ctx)
+		tx, err := b.Harness.Begin(b.ctx)
 		require.NoError(b, err)
 		defer func() { _ = b.Rollback(b.ctx, tx) }()
 		var n int
@@ -185,12 +185,12 @@ func waitForLock(b *bench[pgx.Tx]) {
 func TestKeyHeldByAnotherTransaction(t *testing.T) {
 	b := onPostgres(t)
 	c := b.propose("a")
-	first, err := b.Begin(b.ctx)
+	first, err := b.Harness.Begin(b.ctx)
 	require.NoError(t, err)
 	_, err = b.executeIn(first, request(c), apply)
 	require.NoError(t, err)
-	for _, tx := range []bool{true, false} {
-		b.tx = tx
+	for _, mode := range []string{execute, perItem, inTx, atomically} {
+		b.mode = mode
 		_, err = b.confirm(request(c), b.never)
 		require.ErrorIs(t, err, contract.ErrInProgress)
 	}
@@ -204,7 +204,7 @@ func TestKeyHeldByAnotherTransaction(t *testing.T) {
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t).Pool(t)
-	b := newBench(t, postgres(t, pool), false, nil)
+	b := newBench(t, postgres(t, pool), execute, nil)
 	c := b.propose("a")
 	pool.Close()
 	_, err := b.confirm(request(c), b.never)

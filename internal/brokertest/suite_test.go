@@ -33,8 +33,8 @@ type bench[TTx any] struct {
 	storetest.Harness[TTx]
 	*broker.Broker[TTx]
 	ctx context.Context
-	// tx says that confirm runs in a transaction.
-	tx bool
+	// mode is the method that confirm uses.
+	mode string
 	// calls counts the calls on executors made through confirm.
 	calls *atomic.Int32
 }
@@ -56,20 +56,27 @@ func (b *bench[TTx]) never(context.Context, broker.Item, func(string) error) (br
 	return broker.Outcome{}, nil
 }
 
-func newBench[TTx any](t *testing.T, h storetest.Harness[TTx], tx bool, cfg *broker.Config) *bench[TTx] {
+const (
+	execute    = "Execute"
+	perItem    = "ExecutePerItem"
+	inTx       = "ExecuteTx"
+	atomically = "ExecuteAtomic"
+)
+
+func newBench[TTx any](t *testing.T, h storetest.Harness[TTx], mode string, cfg *broker.Config) *bench[TTx] {
 	t.Helper()
 	if cfg == nil {
 		cfg = &broker.Config{ReplayWait: -1}
 	}
 	br, err := broker.New(h.Store, cfg)
 	require.NoError(t, err)
-	return &bench[TTx]{T: t, Harness: h, Broker: br, ctx: t.Context(), tx: tx, calls: new(atomic.Int32)}
+	return &bench[TTx]{T: t, Harness: h, Broker: br, ctx: t.Context(), mode: mode, calls: new(atomic.Int32)}
 }
 
 // with is the same bench with another configuration.
 func (b *bench[TTx]) with(cfg broker.Config) *bench[TTx] {
 	b.Helper()
-	n := newBench(b.T, b.Harness, b.tx, &cfg)
+	n := newBench(b.T, b.Harness, b.mode, &cfg)
 	n.calls = b.calls
 	return n
 }
@@ -94,15 +101,24 @@ func request(c contract.OperationConfirmation) broker.Request {
 	return broker.Request{Tenant: firmA, Confirmation: c, Current: fresh}
 }
 
-// confirm executes in the bench's mode. In a transaction it commits what was answered without an error, and rolls back else.
+// inDatabase says whether effects are rows of the store's database.
+func (b *bench[TTx]) inDatabase() bool { return b.mode != execute }
+
+// confirm executes in the bench's mode. In a caller's transaction it commits what was answered without an error, and rolls back
+// else.
 func (b *bench[TTx]) confirm(req broker.Request, exec executor) (*contract.OperationResult, error) {
-	if !b.tx {
+	switch b.mode {
+	case execute:
 		return b.Execute(b.ctx, req, func(ctx context.Context, it broker.Item) (broker.Outcome, error) {
 			b.calls.Add(1)
 			return exec(ctx, it, func(string) error { return nil })
 		})
+	case perItem:
+		return b.ExecutePerItem(b.ctx, req, b.txExecutor(exec))
+	case atomically:
+		return b.ExecuteAtomic(b.ctx, broker.TxRequest[TTx]{Request: req}, b.txExecutor(exec))
 	}
-	tx, err := b.Begin(b.ctx)
+	tx, err := b.Harness.Begin(b.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,47 +175,61 @@ func states(r *contract.OperationResult) []contract.OutcomeState {
 	return s
 }
 
-// run runs every case on one store, in both modes where the case does not name one.
+// run runs every case on one store, in every mode where the case does not name one.
 func run[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx]) {
 	type test func(*bench[TTx])
-	one := func(name string, tx bool, fn test) {
-		t.Run(name, func(t *testing.T) {
+	one := func(mode, name string, fn test) {
+		t.Run(mode+"/"+name, func(t *testing.T) {
 			t.Parallel()
-			fn(newBench(t, harness(t), tx, nil))
+			fn(newBench(t, harness(t), mode, nil))
 		})
 	}
 	for name, fn := range map[string]test{
-		"S12 S17 S18 a second confirm replays, byte for byte":   replays[TTx],
-		"S13 a stale confirm is refused before any claim":       staleIsRefused[TTx],
-		"S19 a replay comes before staleness":                   replayBeforeStale[TTx],
-		"S14 S8 a claim never completed is ambiguous":           crashedIsAmbiguous[TTx],
-		"S20 other content is a conflict in every state":        otherContentConflicts[TTx],
-		"S11 S16 unknown and foreign keys get one answer":       unknownKeys[TTx],
-		"S16 S11 accepted keys are each tenant's own":           acceptedKeys[TTx],
-		"S31 an expired proposal is refused and stays readable": expiredIsRefused[TTx],
-		"S29 a cancelled key never runs":                        cancelledNeverRuns[TTx],
-		"S33 the authoriser comes before what is stored":        authoriser[TTx],
-		"S20 S33 S17 S13 the order of answers":                  orderOfAnswers[TTx],
-		"S15 S7 one failing item of three":                      oneItemFails[TTx],
-		"S15 a panic, a Goexit and a silent executor":           misbehaviour[TTx],
-		"S32 the executor gets fence, attempt and item key":     itemIdentity[TTx],
-		"S12 25 concurrent confirms run once":                   concurrentConfirms[TTx],
-		"S17 odd outcomes are stored and replayed as told":      oddOutcomes[TTx],
-		"S28 bad requests are refused before the store is used": badRequests[TTx],
-		"S22 refusals name no tenant, key or content":           refusalsAreSafe[TTx],
+		"S12 S17 S18 a second confirm replays, byte for byte":     replays[TTx],
+		"S13 a stale confirm is refused before any claim":         staleIsRefused[TTx],
+		"S19 a replay comes before staleness":                     replayBeforeStale[TTx],
+		"S14 S8 a claim never completed is ambiguous":             crashedIsAmbiguous[TTx],
+		"S20 other content is a conflict in every state":          otherContentConflicts[TTx],
+		"S11 S16 unknown and foreign keys get one answer":         unknownKeys[TTx],
+		"S16 S11 accepted keys are each tenant's own":             acceptedKeys[TTx],
+		"S31 an expired proposal is refused and stays readable":   expiredIsRefused[TTx],
+		"S29 a cancelled key never runs":                          cancelledNeverRuns[TTx],
+		"S33 the authoriser comes before what is stored":          authoriser[TTx],
+		"S20 S33 S17 S13 the order of answers":                    orderOfAnswers[TTx],
+		"S15 S7 one failing item of three":                        oneItemFails[TTx],
+		"S15 a panic, a Goexit and a silent executor":             misbehaviour[TTx],
+		"S32 the executor gets fence, attempt and item key":       itemIdentity[TTx],
+		"S12 25 concurrent confirms run once":                     concurrentConfirms[TTx],
+		"S17 odd outcomes are stored and replayed as told":        oddOutcomes[TTx],
+		"S28 bad requests are refused before the store is used":   badRequests[TTx],
+		"S22 refusals name no tenant, key or content":             refusalsAreSafe[TTx],
+		"S22 the canary finds no mark in logs, events and errors": canary[TTx],
+		"S29 a purged key is settled, and never runs again":       purgedNeverRuns[TTx],
 	} {
-		one("Execute/"+name, false, fn)
-		one("ExecuteTx/"+name, true, fn)
+		for _, mode := range []string{execute, perItem, inTx, atomically} {
+			one(mode, name, fn)
+		}
 	}
-	one("Execute/S30 a double tap waits and replays", false, doubleTapWaits[TTx])
-	one("Execute/S14 progress is what a crash leaves", false, progressSurvives[TTx])
-	one("Execute/S8 what an error says of the effect", false, externalErrors[TTx])
-	one("Execute/S14 a caller that leaves costs no outcome", false, callerLeaves[TTx])
-	one("Execute/S14 an executor that does not return is left behind", false, executorHangs[TTx])
-	one("Execute/S14 without progress a batch has one lease", false, oneLease[TTx])
-	one("ExecuteTx/S28a rollback leaves neither claim nor effect", true, rollbackLeavesNothing[TTx])
-	one("ExecuteTx/S28a a refusal leaves the transaction usable", true, refusalLeavesUsable[TTx])
-	one("ExecuteTx/S15 an outcome without effect is undone", true, nothingToKeepIsUndone[TTx])
-	one("ExecuteTx/S13 the surface is read inside the transaction", true, readSurface[TTx])
-	one("ExecuteTx/S4 more than 64 items are refused", true, tooManyItems[TTx])
+	one(execute, "S30 a double tap waits and replays", doubleTapWaits[TTx])
+	one(execute, "S14 progress is what a crash leaves", progressSurvives[TTx])
+	one(execute, "S8 what an error says of the effect", externalErrors[TTx])
+	one(execute, "S14 a caller that leaves costs no outcome", callerLeaves[TTx])
+	one(execute, "S14 an executor that does not return is left behind", executorHangs[TTx])
+	one(execute, "S14 without progress a batch has one lease", oneLease[TTx])
+	one(execute, "S21 S14 a crash is resolved by reading", resolveReads[TTx])
+	one(execute, "S21 what stays unknown can be resolved again", resolveAgain[TTx])
+	one(execute, "S21 a reader that fails has not told", readersFail[TTx])
+	one(execute, "S21 concurrent resolvers agree", resolversAgree[TTx])
+	one(execute, "S29 unresolved keys are listed in pages", listUnresolved[TTx])
+	one(inTx, "S28a rollback leaves neither claim nor effect", rollbackLeavesNothing[TTx])
+	one(inTx, "S28a a refusal leaves the transaction usable", refusalLeavesUsable[TTx])
+	for _, mode := range []string{inTx, atomically} {
+		one(mode, "S15 an outcome without effect is undone", nothingToKeepIsUndone[TTx])
+		one(mode, "S13 the surface is read inside the transaction", readSurface[TTx])
+		one(mode, "S4 more than 64 items are refused", tooManyItems[TTx])
+	}
+	one(perItem, "S15 an outcome without effect is undone", nothingToKeepIsUndone[TTx])
+	one(perItem, "S21 S14 a crash between items needs no reader", perItemCrash[TTx])
+	one(perItem, "S4 batches of any size", manyItems[TTx])
+	one(atomically, "S12 a caller that leaves leaves nothing behind", atomicCallerLeaves[TTx])
 }

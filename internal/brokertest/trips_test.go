@@ -27,7 +27,7 @@ func counted(t *testing.T, cfg broker.Config) (*bench[pgx.Tx], *faultnet.Counter
 	pool, err := pgxpool.NewWithConfig(t.Context(), pc)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	b := newBench(t, postgres(t, pool), false, &cfg)
+	b := newBench(t, postgres(t, pool), execute, &cfg)
 	for range 2 { // every statement once, so that none is prepared while trips are counted
 		c := b.propose("a", "b", "c")
 		stale := request(c)
@@ -38,10 +38,15 @@ func counted(t *testing.T, cfg broker.Config) (*bench[pgx.Tx], *faultnet.Counter
 		b.phase(c)
 		_, err = b.Cancel(b.ctx, firmA, b.propose("a").IdempotencyKey)
 		require.NoError(t, err)
-		b.tx = true
-		_, err = b.confirm(request(b.propose("a", "b")), apply)
-		require.NoError(t, err)
-		b.tx = false
+		for _, mode := range []string{inTx, atomically, perItem} {
+			b.mode = mode
+			c := b.propose("a", "b")
+			_, err = b.confirm(request(c), apply)
+			require.NoError(t, err)
+			_, err = b.confirm(request(c), b.never)
+			require.NoError(t, err)
+		}
+		b.mode = execute
 	}
 	return b, counter
 }
@@ -86,24 +91,33 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// S12, S17: ExecuteTx costs 2n+3 beside the caller's own BEGIN and COMMIT, of which n are the executor's statements.
+// S12, S17: what the transactional modes cost, of which n are the executor's own statements. ExecuteTx counts with the caller's
+// own BEGIN and COMMIT.
 func TestRoundTripsInTransaction(t *testing.T) {
 	b, counter := counted(t, broker.Config{ReplayWait: -1})
-	b.tx = true
-	const callersOwn = 2
-	for _, n := range []int{1, 2, 5} {
-		var ids []string
-		for i := range n {
-			ids = append(ids, fmt.Sprint("item-", i))
+	for mode, cost := range map[string]struct {
+		first  func(n int) int
+		replay int
+	}{
+		inTx:       {func(n int) int { return 2*n + 3 + 2 }, 1 + 2},
+		atomically: {func(n int) int { return 2*n + 3 }, 1 + 1}, // the replay's BEGIN has to be rolled back
+		perItem:    {func(n int) int { return 3*n + 2 }, 1},
+	} {
+		b.mode = mode
+		for _, n := range []int{1, 2, 5} {
+			var ids []string
+			for i := range n {
+				ids = append(ids, fmt.Sprint("item-", i))
+			}
+			c := b.propose(ids...)
+			assert.Equal(t, cost.first(n), counter.During(func() {
+				_, err := b.confirm(request(c), apply)
+				require.NoError(t, err)
+			}), "%s of %d items", mode, n)
+			assert.Equal(t, cost.replay, counter.During(func() {
+				_, err := b.confirm(request(c), b.never)
+				require.NoError(t, err)
+			}), "replay of %s of %d items", mode, n)
 		}
-		c := b.propose(ids...)
-		assert.Equal(t, 2*n+3+callersOwn, counter.During(func() {
-			_, err := b.confirm(request(c), apply)
-			require.NoError(t, err)
-		}), "%d items", n)
-		assert.Equal(t, 1+callersOwn, counter.During(func() {
-			_, err := b.confirm(request(c), b.never)
-			require.NoError(t, err)
-		}), "replay of %d items", n)
 	}
 }

@@ -55,7 +55,7 @@ func BenchmarkMemory(b *testing.B) {
 		st := memstore.New(nil)
 		return storetest.Harness[*memstore.Tx]{
 			Store:    st,
-			Begin:    st.Begin,
+			Begin:    st.BeginTx,
 			Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
 			Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
 			Effect:   func(context.Context, *memstore.Tx, string) error { return nil },

@@ -64,7 +64,10 @@ func TestProcessClockIsYearsBehind(t *testing.T) {
 		})
 		require.NoError(t, err)
 		assert.Equal(t, contract.Tally{Applied: 2}, first.Tally())
-		second, err := b.Execute(ctx, request(c), nil)
+		second, err := b.Execute(ctx, request(c), func(context.Context, broker.Item) (broker.Outcome, error) {
+			t.Error("the executor must not run again")
+			return broker.Outcome{}, nil
+		})
 		require.NoError(t, err)
 		assert.Equal(t, first.Outcomes, second.Outcomes)
 	})

@@ -35,7 +35,8 @@ func TestPoolPingsIdleConnections(t *testing.T) {
 				c.change(pc)
 			}))
 			propose := func() { b.propose("a") }
-			propose() // prepares its statements
+			propose() // prepares its statements, and the second time what begins its transaction
+			propose()
 			require.Equal(t, c.busy, counter.During(propose))
 			time.Sleep(1100 * time.Millisecond) // the pool looks at the clock; there is no event to wait for
 			require.Equal(t, c.idle, counter.During(propose))

@@ -62,7 +62,9 @@ func (c txClaims) Progress(ctx context.Context, p store.ProgressParams) error {
 }
 
 func (c txClaims) Complete(ctx context.Context, p store.CompleteParams) error {
-	return c.update(ctx, "memstore: complete", p.ID, func(r record) (record, error) { return r.complete(p) })
+	return c.update(ctx, "memstore: complete", p.ID, func(r record) (record, error) {
+		return r.complete(c.tx.body.store.now(), p)
+	})
 }
 
 // ownClaims are the claims of the store itself: each call is a transaction.

@@ -18,7 +18,7 @@ func ExampleTx_OnRollback() {
 		tx.OnRollback(func() { delete(forums, name) })
 	}
 
-	tx, err := s.Begin(ctx)
+	tx, err := s.BeginTx(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -24,8 +24,8 @@ type Config struct {
 	// Default: time.Now.
 	Now func() time.Time
 
-	// LockTimeout is how long a write, a Begin or a lookup behind the barrier waits for the transaction that holds the
-	// store's only writer. Default (also when negative): 5 seconds.
+	// LockTimeout is how long a write, a Begin, a BeginTx or a lookup behind the barrier waits for the transaction that
+	// holds the store's only writer. Default (also when negative): 5 seconds.
 	LockTimeout time.Duration
 }
 
@@ -117,6 +117,19 @@ func (s *Store) read(id store.ID) record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.committed[id]
+}
+
+// readTenant returns what is committed of a tenant's keys.
+func (s *Store) readTenant(tenant string) map[store.ID]record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[store.ID]record)
+	for id, r := range s.committed {
+		if id.Tenant == tenant {
+			all[id] = r
+		}
+	}
+	return all
 }
 
 // commit makes what a transaction wrote visible.

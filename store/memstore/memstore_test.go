@@ -62,7 +62,7 @@ func newHarness() storetest.Harness[*memstore.Tx] {
 	s := memstore.New(&memstore.Config{Now: c.Now, LockTimeout: time.Second})
 	return storetest.Harness[*memstore.Tx]{
 		Store:    s,
-		Begin:    s.Begin,
+		Begin:    s.BeginTx,
 		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
 		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
 		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
@@ -77,34 +77,34 @@ func newHarness() storetest.Harness[*memstore.Tx] {
 
 func TestBeginWaitsForTheOpenTransaction(t *testing.T) {
 	s := memstore.New(&memstore.Config{LockTimeout: time.Millisecond})
-	tx, err := s.Begin(t.Context())
+	tx, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 
-	_, err = s.Begin(t.Context())
+	_, err = s.BeginTx(t.Context())
 	require.ErrorIs(t, err, store.ErrLockTimeout)
 	_, err = s.Own().Claim(t.Context(), store.ClaimParams{AcceptUnminted: true})
 	require.ErrorIs(t, err, store.ErrLockTimeout)
 
 	require.NoError(t, tx.Rollback())
-	tx, err = s.Begin(t.Context())
+	tx, err = s.BeginTx(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 }
 
 func TestBeginEndsWithItsContext(t *testing.T) {
 	s := memstore.New(nil)
-	_, err := s.Begin(t.Context())
+	_, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err = s.Begin(ctx)
+	_, err = s.BeginTx(ctx)
 	require.ErrorIs(t, err, store.ErrLockTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestTxEndsOnce(t *testing.T) {
 	s := memstore.New(nil)
-	tx, err := s.Begin(t.Context())
+	tx, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	require.ErrorIs(t, tx.Commit(), store.ErrTxEnded)
@@ -115,7 +115,7 @@ func TestTxEndsOnce(t *testing.T) {
 
 func TestIsolateLendsATxThatCannotBeEnded(t *testing.T) {
 	s := memstore.New(nil)
-	tx, err := s.Begin(t.Context())
+	tx, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 	_, err = s.Isolate(t.Context(), tx, 1, func(_ int, lent *memstore.Tx) error {
 		require.Error(t, lent.Commit())
@@ -128,7 +128,7 @@ func TestIsolateLendsATxThatCannotBeEnded(t *testing.T) {
 
 func TestIsolateNoticesAnEndThroughTheOwnersHandle(t *testing.T) {
 	s := memstore.New(nil)
-	tx, err := s.Begin(t.Context())
+	tx, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 	_, err = s.Isolate(t.Context(), tx, 2, func(int, *memstore.Tx) error { return tx.Rollback() })
 	require.ErrorIs(t, err, store.ErrTxEnded)
@@ -136,7 +136,7 @@ func TestIsolateNoticesAnEndThroughTheOwnersHandle(t *testing.T) {
 
 func TestOnRollbackRunsTheLastFirst(t *testing.T) {
 	s := memstore.New(nil)
-	tx, err := s.Begin(t.Context())
+	tx, err := s.BeginTx(t.Context())
 	require.NoError(t, err)
 	var undone []string
 	undo := func(name string) func() { return func() { undone = append(undone, name) } }
@@ -155,4 +155,40 @@ func TestOnRollbackRunsTheLastFirst(t *testing.T) {
 	undone = nil
 	require.NoError(t, tx.Rollback())
 	require.Equal(t, []string{"kept", "outer"}, undone)
+}
+
+// What the store made is ended by the store, what the caller began by the caller, and what was lent by nobody.
+func TestWhoEndsATransaction(t *testing.T) {
+	s := memstore.New(nil)
+	made, _, err := s.Begin(t.Context(), store.Opening{})
+	require.NoError(t, err)
+	require.Error(t, made.Commit())
+	require.Error(t, made.Rollback())
+	_, err = s.Isolate(t.Context(), made, 1, func(_ int, lent *memstore.Tx) error {
+		require.Error(t, s.Commit(t.Context(), lent, store.Closing{}))
+		require.Error(t, s.Rollback(t.Context(), lent))
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Rollback(t.Context(), made))
+	require.ErrorIs(t, s.Rollback(t.Context(), made), store.ErrTxEnded)
+	require.ErrorIs(t, s.Commit(t.Context(), made, store.Closing{}), store.ErrTxEnded)
+
+	begun, err := s.BeginTx(t.Context())
+	require.NoError(t, err)
+	require.Error(t, s.Commit(t.Context(), begun, store.Closing{}))
+	require.Error(t, s.Rollback(t.Context(), begun))
+	require.NoError(t, begun.Commit())
+}
+
+func TestCommitThatIsRefusedUndoesTheEffect(t *testing.T) {
+	s := memstore.New(nil)
+	tx, _, err := s.Begin(t.Context(), store.Opening{})
+	require.NoError(t, err)
+	undone := false
+	tx.OnRollback(func() { undone = true })
+	err = s.Commit(t.Context(), tx, store.Closing{Complete: &store.CompleteParams{}})
+	require.ErrorIs(t, err, store.ErrNotCommitted)
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.True(t, undone)
 }

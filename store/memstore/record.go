@@ -24,15 +24,19 @@ type proposal struct {
 }
 
 type claim struct {
-	digest    contract.Digest
-	attempt   uuid.UUID
-	fence     int64
-	mode      store.Mode
-	leaseEnds time.Time
-	completed bool
-	outcomes  []byte
-	content   []byte
-	items     map[string][]byte // nil: started
+	digest       contract.Digest
+	attempt      uuid.UUID
+	fence        int64
+	mode         store.Mode
+	made         time.Time
+	leaseEnds    time.Time
+	completed    bool
+	settled      time.Time // when the outcomes were stored that stand
+	unsettled    bool
+	outcomes     []byte // nil once purged
+	content      []byte
+	items        map[string][]byte   // nil: started
+	observations []store.Observation // in the order of their items and attempts
 }
 
 // propose returns r with a proposal, unless it has one.
@@ -40,7 +44,7 @@ func (r record) propose(now time.Time, p store.ProposeParams) (record, error) {
 	if r.proposal != nil {
 		return r, store.ErrDuplicate
 	}
-	r.proposal = &proposal{digest: p.Digest, content: clone(p.Content), expires: now.Add(p.Expiry)}
+	r.proposal = &proposal{digest: p.Digest, content: bytes.Clone(p.Content), expires: now.Add(p.Expiry)}
 	return r, nil
 }
 
@@ -49,12 +53,12 @@ func (r record) take(now time.Time, p store.ClaimParams) record {
 	if r.claim != nil || !r.allows(now, p) {
 		return r
 	}
-	c := &claim{digest: p.Digest, attempt: p.Attempt, fence: 1, mode: p.Mode, leaseEnds: now.Add(p.Lease)}
+	c := &claim{digest: p.Digest, attempt: p.Attempt, fence: 1, mode: p.Mode, made: now, leaseEnds: now.Add(p.Lease)}
 	if r.proposal == nil {
 		c.content = bytes.Clone(p.Content)
 	}
 	if p.Outcomes != nil {
-		c.completed, c.outcomes = true, clone(p.Outcomes)
+		c.completed, c.settled, c.outcomes = true, now, clone(p.Outcomes)
 	}
 	if p.FirstItem != "" {
 		c.items = map[string][]byte{p.FirstItem: nil}
@@ -78,32 +82,54 @@ func (r record) holds(f store.Fenced) bool {
 	return r.claim != nil && !r.claim.completed && r.claim.attempt == f.Attempt && r.claim.fence == f.Fence
 }
 
+// live tells whether f is the standing fence of an uncompleted claim whose lease runs.
+func (r record) live(now time.Time, f store.Fenced) bool {
+	return r.holds(f) && now.Before(r.claim.leaseEnds)
+}
+
 // progress returns r with an item's outcome, the next item started and a new lease.
 func (r record) progress(now time.Time, p store.ProgressParams) (record, error) {
-	if !r.holds(p.Fenced) {
+	if !r.live(now, p.Fenced) {
 		return r, store.ErrFenced
 	}
+	r = r.finish(p)
 	c := *r.claim
 	c.leaseEnds = now.Add(p.Lease)
-	c.items = make(map[string][]byte, len(r.claim.items)+1)
-	maps.Copy(c.items, r.claim.items)
-	if p.Done != "" && c.items[p.Done] == nil {
-		c.items[p.Done] = clone(p.Outcome)
-	}
 	if _, known := c.items[p.Next]; p.Next != "" && !known {
-		c.items[p.Next] = nil
+		c.items[p.Next] = nil // finish has just made the map
 	}
 	r.claim = &c
 	return r, nil
 }
 
+// commit is progress with the commit of an item's transaction, which keeps the claim: the item is recorded though the
+// lease may have ended meanwhile, but then nothing is renewed or started.
+func (r record) commit(now time.Time, p store.ProgressParams) (record, error) {
+	if r.holds(p.Fenced) && !r.live(now, p.Fenced) {
+		return r.finish(p), nil
+	}
+	return r.progress(now, p)
+}
+
+// finish returns r with an item's outcome.
+func (r record) finish(p store.ProgressParams) record {
+	c := *r.claim
+	c.items = make(map[string][]byte, len(r.claim.items)+1)
+	maps.Copy(c.items, r.claim.items)
+	if p.Done != "" && c.items[p.Done] == nil {
+		c.items[p.Done] = clone(p.Outcome)
+	}
+	r.claim = &c
+	return r
+}
+
 // complete returns r with the claim's outcomes, ended.
-func (r record) complete(p store.CompleteParams) (record, error) {
+func (r record) complete(now time.Time, p store.CompleteParams) (record, error) {
 	if !r.holds(p.Fenced) {
 		return r, store.ErrFenced
 	}
 	c := *r.claim
-	c.completed, c.outcomes = true, clone(p.Outcomes)
+	c.completed, c.settled, c.outcomes, c.unsettled = true, now, clone(p.Outcomes), p.Unsettled
 	r.claim = &c
 	return r, nil
 }
@@ -130,10 +156,12 @@ func (c *claim) standing(now time.Time, content bool) *store.Claim {
 		Mode:      c.mode,
 		LeaseOver: !now.Before(c.leaseEnds),
 		Completed: c.completed,
+		Unsettled: c.unsettled,
 		Outcomes:  bytes.Clone(c.outcomes),
 	}
 	if content {
 		s.Content = bytes.Clone(c.content)
+		s.Observations = copies(c.observations)
 	}
 	if !c.completed {
 		s.Items = make(map[string][]byte, len(c.items))

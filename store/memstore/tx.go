@@ -10,16 +10,18 @@ import (
 // errLent is the answer to an executor that ends the transaction that it was lent.
 var errLent = errors.New("memstore: an executor must not end the transaction that it was lent")
 
-// Tx is a transaction of a [Store]: the only one that is open at its time. Begin one with [Store.Begin] and end it
+// Tx is a transaction of a [Store]: the only one that is open at its time. Begin one with [Store.BeginTx] and end it
 // with Commit or Rollback; until then every other writer waits.
 //
-// An executor gets a Tx on loan, whose Commit and Rollback are refused. Its own effects, on a map or a slice of the
-// test, are undone with the transaction or with its item if it says how: see [Tx.OnRollback].
+// An executor gets a Tx on loan, and the broker one that [Store.Begin] made: their Commit and Rollback are refused. An
+// executor's own effects, on a map or a slice of the test, are undone with the transaction or with its item if it says
+// how: see [Tx.OnRollback].
 //
 // A Tx is not safe for concurrent use.
 type Tx struct {
 	body *body
-	lent bool
+	lent bool // cannot be ended by its own methods
+	made bool // by Store.Begin: is ended by Store.Commit and Store.Rollback
 }
 
 // body is the transaction that several handles share.
@@ -30,9 +32,10 @@ type body struct {
 	ended   bool
 }
 
-// Begin begins a transaction as soon as no other is open. The error is [store.ErrLockTimeout] when that takes longer
-// than the lock timeout or when ctx ends first. ctx does not bound the transaction.
-func (s *Store) Begin(ctx context.Context) (*Tx, error) { return s.begin(ctx, "memstore: begin") }
+// BeginTx begins a transaction of the caller's own, for [Store.In] and [Store.Isolate], as soon as no other is open.
+// The error is [store.ErrLockTimeout] when that takes longer than the lock timeout or when ctx ends first. ctx does not
+// bound the transaction.
+func (s *Store) BeginTx(ctx context.Context) (*Tx, error) { return s.begin(ctx, "memstore: begin") }
 
 func (s *Store) begin(ctx context.Context, op string) (*Tx, error) {
 	if err := s.acquire(ctx, op); err != nil {
@@ -44,23 +47,19 @@ func (s *Store) begin(ctx context.Context, op string) (*Tx, error) {
 // Commit makes the transaction's writes visible and ends it. The error is [store.ErrTxEnded] when it has ended already;
 // a Tx that was lent to an executor is never committed.
 func (tx *Tx) Commit() error {
-	if err := tx.end("memstore: commit"); err != nil {
-		return err
+	if tx.lent {
+		return errLent
 	}
-	tx.body.store.commit(tx.body.written)
-	tx.body.store.release()
-	return nil
+	return tx.body.commit("memstore: commit")
 }
 
 // Rollback undoes the transaction and ends it: what was registered with OnRollback runs, the last first. The error is
 // [store.ErrTxEnded] when it has ended already; a Tx that was lent to an executor is never rolled back.
 func (tx *Tx) Rollback() error {
-	if err := tx.end("memstore: rollback"); err != nil {
-		return err
+	if tx.lent {
+		return errLent
 	}
-	defer tx.body.store.release()
-	tx.body.undoTo(0)
-	return nil
+	return tx.body.rollback("memstore: rollback")
 }
 
 // OnRollback registers undo, which runs if what was done so far is undone: by Rollback, or when an item of Isolate
@@ -74,14 +73,29 @@ func (tx *Tx) ended() bool { return tx.body.ended }
 
 func (tx *Tx) lend() *Tx { return &Tx{body: tx.body, lent: true} }
 
-func (tx *Tx) end(op string) error {
-	if tx.lent {
-		return errLent
+func (b *body) commit(op string) error {
+	if err := b.end(op); err != nil {
+		return err
 	}
-	if tx.ended() {
+	b.store.commit(b.written)
+	b.store.release()
+	return nil
+}
+
+func (b *body) rollback(op string) error {
+	if err := b.end(op); err != nil {
+		return err
+	}
+	defer b.store.release()
+	b.undoTo(0)
+	return nil
+}
+
+func (b *body) end(op string) error {
+	if b.ended {
 		return &store.Error{Op: op, Kind: store.ErrTxEnded}
 	}
-	tx.body.ended = true
+	b.ended = true
 	return nil
 }
 

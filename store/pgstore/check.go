@@ -141,13 +141,13 @@ func checkTable(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
 const partsSQL = `SELECT 'column ' || attname || ' ' || format_type(atttypid, atttypmod)
       || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
     FROM pg_attribute WHERE attrelid = {table_literal}::regclass AND attname = ANY (ARRAY['item_id', 'digest', 'attempt', 'fence', 'mode',
-      'claimed_at', 'lease_until', 'expires_at', 'completed_at', 'content', 'outcomes'])
+      'claimed_at', 'lease_until', 'expires_at', 'completed_at', 'content', 'outcomes', 'unsettled'])
   UNION ALL SELECT 'constraint ' || conname || ' ' || pg_get_constraintdef(oid)
     FROM pg_constraint WHERE conrelid = {table_literal}::regclass AND conname LIKE 'confirmexec\_%'
   UNION ALL SELECT 'index ' || relname || CASE WHEN indisunique THEN ' unique' ELSE '' END
       || CASE WHEN indisvalid THEN '' ELSE ' invalid' END || regexp_replace(pg_get_indexdef(indexrelid), '^.* USING', '')
     FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-   WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item')`
+   WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item', '{name}_observation')`
 
 // checkDrift compares the table with what Migrate makes: it makes that anew, as a temporary table over the same columns of the
 // owner's, and lets the server describe both.

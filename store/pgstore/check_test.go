@@ -102,21 +102,21 @@ func TestCheckFindsDrift(t *testing.T) {
 			app := db.Pool(t)
 			require.Empty(t, found(t, app, cfg))
 			const table = `ALTER TABLE agents.agent_idempotency_key `
-			for change, want := range map[string]string{
-				`DROP INDEX agents.agent_idempotency_key_operation`:                                     "index agent_idempotency_key_operation",
-				table + `DROP CONSTRAINT confirmexec_shape`:                                             "constraint confirmexec_shape",
-				table + `DROP COLUMN fence CASCADE`:                                                     "column fence",
-				table + `ALTER COLUMN mode TYPE varchar`:                                                "column mode",
-				table + `ADD CONSTRAINT confirmexec_own CHECK (true)`:                                   "constraint confirmexec_own",
-				`TRUNCATE agents.agent_idempotency_key; ` + table + `ALTER COLUMN content SET NOT NULL`: "column content",
-				`DROP INDEX agents.agent_idempotency_key_item; CREATE INDEX agent_idempotency_key_item
-				   ON agents.agent_idempotency_key (request_id)`: "index agent_idempotency_key_item",
+			for _, c := range []struct{ change, want string }{
+				{`DROP INDEX agents.agent_idempotency_key_operation`, "index agent_idempotency_key_operation"},
+				{table + `DROP CONSTRAINT confirmexec_shape`, "constraint confirmexec_shape"},
+				{table + `ALTER COLUMN mode TYPE varchar`, "column mode"},
+				{table + `ADD CONSTRAINT confirmexec_own CHECK (true)`, "constraint confirmexec_own"},
+				{`TRUNCATE agents.agent_idempotency_key; ` + table + `ALTER COLUMN content SET NOT NULL`, "column content"},
+				{`DROP INDEX agents.agent_idempotency_key_item; CREATE INDEX agent_idempotency_key_item
+				   ON agents.agent_idempotency_key (request_id)`, "index agent_idempotency_key_item"},
+				{table + `DROP COLUMN fence CASCADE`, "column fence"},
 			} {
 				tx := begin(t, admin, pgx.TxOptions{})
-				_, err := tx.Exec(t.Context(), change)
-				require.NoError(t, err, change)
+				_, err := tx.Exec(t.Context(), c.change)
+				require.NoError(t, err, c.change)
 				require.NoError(t, tx.Commit(t.Context()))
-				assert.Contains(t, strings.Join(found(t, app, cfg), "\n"), want)
+				assert.Contains(t, strings.Join(found(t, app, cfg), "\n"), c.want)
 			}
 		})
 	}

@@ -20,31 +20,44 @@ func (c claims) Propose(ctx context.Context, p store.ProposeParams) error {
 	var n int64
 	err := c.via.send(ctx, p.Tenant, false, []step{{sql: c.sql.propose, affected: &n,
 		args: []any{p.Tenant, p.Key.String(), p.Tenant, p.Digest[:], p.Expiry, p.Content}}})
-	return c.only("propose", n, store.ErrDuplicate, err)
+	return only("propose", n, store.ErrDuplicate, err)
 }
 
 func (c claims) Claim(ctx context.Context, p store.ClaimParams) (store.Standing, error) {
 	var s store.Standing
-	steps := []step{c.claim(p)}
-	if p.FirstItem != "" {
-		first := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: 1}
-		steps = append(steps, step{sql: c.sql.startItem, args: append(heldArgs(first), p.FirstItem)})
+	err := c.via.send(ctx, p.Tenant, false, c.sql.claimSteps(p, &s))
+	if sqlState(err) == divisionByZero { // it expired while the claim waited: nothing was claimed
+		return c.Lookup(ctx, store.LookupParams{ID: p.ID, Barrier: true})
 	}
-	err := c.via.send(ctx, p.Tenant, false, append(steps, c.stand(p.ID, false, &s)))
 	return s, fault("claim", err)
 }
 
-func (c claims) claim(p store.ClaimParams) step {
-	return step{sql: c.sql.claim, args: []any{p.Tenant, p.Key.String(), p.Tenant, p.Digest[:], p.Attempt, string(p.Mode), p.Lease,
-		p.Outcomes, p.Content, p.AcceptUnminted}}
+func (s *statements) claimSteps(p store.ClaimParams, standing *store.Standing) []step {
+	steps := []step{{sql: s.claim, args: []any{p.Tenant, p.Key.String(), p.Tenant, p.Digest[:], p.Attempt, string(p.Mode), p.Lease,
+		p.Outcomes, p.Content, p.AcceptUnminted}}}
+	if p.FirstItem != "" {
+		first := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: 1}
+		steps = append(steps, step{sql: s.startItem, args: append(heldArgs(first), p.FirstItem)})
+	}
+	if p.Outcomes == nil {
+		first := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: 1}
+		steps = append(steps,
+			step{sql: s.inTime, args: []any{p.Tenant, p.Key.String(), p.Attempt}},
+			step{sql: s.raise, args: heldArgs(first)}) // in a caller's transaction nothing else has raised it
+	}
+	return append(steps, s.standStep(p.ID, false, standing))
 }
 
 func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standing, error) {
 	var s store.Standing
-	steps := []step{c.stand(p.ID, p.Content, &s)}
+	steps := []step{c.sql.standStep(p.ID, p.Content, &s)}
 	probe := uuid.New()
 	if p.Barrier {
-		steps = append([]step{{sql: c.sql.probe, args: []any{p.Tenant, p.Key.String(), p.Tenant, probe}}}, steps...)
+		before := []step{{sql: c.sql.probe, args: []any{p.Tenant, p.Key.String(), p.Tenant, probe}}}
+		if p.AwaitWrites {
+			before = append(before, step{sql: c.sql.await, args: []any{p.Tenant, p.Key.String()}})
+		}
+		steps = append(before, steps...)
 	}
 	err := c.via.send(ctx, p.Tenant, p.Barrier, steps)
 	if s.Claim != nil && s.Claim.Attempt == probe {
@@ -55,25 +68,33 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standin
 
 func (c claims) Progress(ctx context.Context, p store.ProgressParams) error {
 	var n int64
+	err := c.via.send(ctx, p.Tenant, false, c.sql.progressSteps(c.sql.finishLiveItem, p, &n))
+	return only("record progress", n, store.ErrFenced, err)
+}
+
+func (s *statements) progressSteps(finishItem string, p store.ProgressParams, n *int64) []step {
 	steps := []step{
-		{sql: c.sql.renew, args: append(heldArgs(p.Fenced), p.Lease), affected: &n},
-		{sql: c.sql.finishItem, args: append(heldArgs(p.Fenced), p.Done, p.Outcome)},
+		{sql: s.renew, args: append(heldArgs(p.Fenced), p.Lease), affected: n},
+		{sql: finishItem, args: append(heldArgs(p.Fenced), p.Done, p.Outcome)},
 	}
 	if p.Next != "" {
-		steps = append(steps, step{sql: c.sql.startItem, args: append(heldArgs(p.Fenced), p.Next)})
+		steps = append(steps, step{sql: s.startItem, args: append(heldArgs(p.Fenced), p.Next)})
 	}
-	return c.only("record progress", n, store.ErrFenced, c.via.send(ctx, p.Tenant, false, steps))
+	return steps
 }
 
 func (c claims) Complete(ctx context.Context, p store.CompleteParams) error {
 	var n int64
-	err := c.via.send(ctx, p.Tenant, false,
-		[]step{{sql: c.sql.complete, args: append(heldArgs(p.Fenced), p.Outcomes), affected: &n}})
-	return c.only("complete", n, store.ErrFenced, err)
+	err := c.via.send(ctx, p.Tenant, false, []step{c.sql.completeStep(p, &n)})
+	return only("complete", n, store.ErrFenced, err)
+}
+
+func (s *statements) completeStep(p store.CompleteParams, n *int64) step {
+	return step{sql: s.complete, args: append(heldArgs(p.Fenced), p.Outcomes, p.Unsettled), affected: n}
 }
 
 // only turns a write that did not change exactly one row into its kind of error.
-func (claims) only(op string, rows int64, kind, err error) error {
+func only(op string, rows int64, kind, err error) error {
 	if err == nil && rows != 1 {
 		err = kind
 	}
@@ -85,9 +106,9 @@ func heldArgs(f store.Fenced) []any {
 	return []any{f.Tenant, f.Key.String(), f.Tenant, f.Attempt, f.Fence}
 }
 
-func (c claims) stand(id store.ID, content bool, s *store.Standing) step {
-	return step{sql: c.sql.stand, args: []any{id.Tenant, id.Key.String(), content},
-		scan: func(r pgx.Row) error { return scanStanding(r, s) }}
+func (s *statements) standStep(id store.ID, content bool, standing *store.Standing) step {
+	return step{sql: s.stand, args: []any{id.Tenant, id.Key.String(), content},
+		scan: func(r pgx.Row) error { return scanStanding(r, standing) }}
 }
 
 // scanStanding reads standSQL's row. Columns of a side that does not exist are NULL.
@@ -99,13 +120,14 @@ func scanStanding(r pgx.Row, s *store.Standing) error {
 		attempt                  *uuid.UUID
 		fence                    *int64
 		mode                     *string
-		completed                bool
+		completed, unsettled     bool
 		outcomes                 []byte
-		items                    []string
-		itemOutcomes             [][]byte
+		items, seen              []string
+		itemOutcomes, said       [][]byte
+		observers                []uuid.UUID
 	)
-	err := r.Scan(&proposed, &expired, &proposalContent, &claimed, &attempt, &fence, &mode, &leaseOver, &completed, &outcomes,
-		&content, &items, &itemOutcomes, &s.FixedSnapshot)
+	err := r.Scan(&proposed, &expired, &proposalContent, &claimed, &attempt, &fence, &mode, &leaseOver, &completed, &unsettled, &outcomes,
+		&content, &items, &itemOutcomes, &seen, &observers, &said, &s.FixedSnapshot)
 	if err != nil {
 		return err
 	}
@@ -114,7 +136,11 @@ func scanStanding(r pgx.Row, s *store.Standing) error {
 	}
 	if claimed != nil {
 		s.Claim = &store.Claim{Digest: contract.Digest(claimed), Attempt: *attempt, Fence: *fence, Mode: store.Mode(*mode),
-			LeaseOver: *leaseOver, Completed: completed, Outcomes: outcomes, Content: content, Items: records(items, itemOutcomes)}
+			LeaseOver: *leaseOver, Completed: completed, Unsettled: unsettled, Outcomes: outcomes, Content: content,
+			Items: records(items, itemOutcomes)}
+		for i := range seen {
+			s.Claim.Observations = append(s.Claim.Observations, store.Observation{Item: seen[i], Attempt: observers[i], Outcome: said[i]})
+		}
 	}
 	return nil
 }

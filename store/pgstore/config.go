@@ -82,7 +82,7 @@ func (c Config) render(sql string) string {
 	if strings.Contains(sql, "{row_security}") {
 		sql = strings.ReplaceAll(sql, "{row_security}", rowSecuritySQL)
 	}
-	boundaries := "'" + strings.Join(append([]string{"operation", "proposal", "item"}, c.OtherBoundaries...), "', '") + "'"
+	boundaries := "'" + strings.Join(append([]string{"operation", "proposal", "item", "observation"}, c.OtherBoundaries...), "', '") + "'"
 	table := pgx.Identifier{c.Schema, c.Table}.Sanitize()
 	return strings.NewReplacer(
 		"{boundaries}", boundaries,

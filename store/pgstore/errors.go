@@ -16,6 +16,8 @@ const (
 	lockNotAvailable     = "55P03"
 	noActiveTransaction  = "25P01"
 	noSuchSavepoint      = "3B001"
+	abortedTransaction   = "25P02"
+	divisionByZero       = "22012" // of our own statements that are to fail: see inTimeSQL, guardSQL
 )
 
 // fault is where the store's errors are wrapped, once: it classifies the driver's error and keeps its text out of ours.
@@ -27,6 +29,9 @@ func fault(op string, err error) error {
 	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
 		e.Code = pe.Code
 	}
+	if broken, ok := err.(*brokenTx); ok { //nolint:errorlint // made by the flight, and not wrapped
+		e.Code, e.Cause = sqlState(broken.err), broken.err
+	}
 	if e.Kind == err { //nolint:errorlint // the sentinel itself: there is no driver's error behind it
 		e.Cause = nil
 	}
@@ -34,7 +39,11 @@ func fault(op string, err error) error {
 }
 
 func kindOf(err error) error {
-	for _, kind := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrTenantMismatch, store.ErrRetryTx, store.ErrTxEnded} {
+	if err == nil {
+		return nil
+	}
+	for _, kind := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrTenantMismatch, store.ErrRetryTx, store.ErrTxEnded,
+		store.ErrNotCommitted} {
 		if errors.Is(err, kind) {
 			return kind
 		}

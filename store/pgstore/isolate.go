@@ -40,8 +40,11 @@ func (s *Store) Isolate(ctx context.Context, tx pgx.Tx, n int, fn func(i int, tx
 // isolateOne runs item i inside the standing savepoint and leaves a fresh one, or none after the last. reason says why the
 // item's writes were undone; err is the transaction's.
 func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, pgx.Tx) error) (reason, err error) {
-	lent := &lentTx{Tx: tx}
+	lent := &lentTx{Tx: tx, seen: &seen{}}
 	reason = fn(i, lent)
+	if reason != nil && lent.seen.retry != nil { // whatever the executor made of it
+		return nil, lent.seen.retry
+	}
 	if kind := kindOf(reason); kind == store.ErrRetryTx { //nolint:errorlint // kindOf returns the sentinel itself
 		return nil, reason
 	}
@@ -54,11 +57,14 @@ func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, p
 		if err == nil {
 			return nil, nil
 		}
-		if reason = lent.first; reason == nil { // swallowed out of our sight: the aborted transaction is all that shows
-			reason = err
+		switch {
+		case lent.seen.retry != nil:
+			return nil, lent.seen.retry
+		case kindOf(err) == store.ErrTxEnded: //nolint:errorlint // kindOf returns the sentinel itself
+			return nil, err
 		}
-		if kind := kindOf(reason); kind != nil {
-			return nil, reason
+		if reason = lent.seen.first; reason == nil { // swallowed out of our sight: the aborted transaction is all that shows
+			reason = err
 		}
 	}
 	undo := undoSavepoint

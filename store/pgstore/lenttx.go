@@ -6,13 +6,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/confirmexec/confirmexec/store"
 )
 
 // lentTx is the transaction that an executor sees. It cannot be ended, and it remembers the first SQL error, so that an
 // executor that swallows one is told apart from one that succeeded, with the cause.
 type lentTx struct {
 	pgx.Tx
-	first error
+	seen *seen
+}
+
+// seen are the SQL errors that an executor met.
+type seen struct {
+	first error // the first one
+	retry error // the first that is the whole transaction's: a serialization failure or a deadlock
 }
 
 var errLent = errors.New("pgstore: an executor must not end the transaction that it was lent; begin a nested one in it")
@@ -24,11 +32,34 @@ func (t *lentTx) Commit(context.Context) error { return errLent }
 func (t *lentTx) Rollback(context.Context) error { return errLent }
 
 func (t *lentTx) note(err error) error {
-	if t.first == nil && err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		t.first = err
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	if t.seen.first == nil {
+		t.seen.first = err
+	}
+	if t.seen.retry == nil && kindOf(err) == store.ErrRetryTx { //nolint:errorlint // kindOf returns the sentinel itself
+		t.seen.retry = err
 	}
 	return err
 }
+
+// Begin begins a transaction nested in the item's, whose errors are noted as well. The executor ends it as it likes.
+func (t *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := t.Tx.Begin(ctx)
+	if err != nil {
+		return nil, t.note(err)
+	}
+	return &nestedTx{lentTx{Tx: tx, seen: t.seen}}, nil
+}
+
+type nestedTx struct{ lentTx }
+
+// Commit releases the nested transaction.
+func (t *nestedTx) Commit(ctx context.Context) error { return t.note(t.Tx.Commit(ctx)) }
+
+// Rollback undoes the nested transaction.
+func (t *nestedTx) Rollback(ctx context.Context) error { return t.note(t.Tx.Rollback(ctx)) }
 
 // Exec implements pgx.Tx.
 func (t *lentTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {

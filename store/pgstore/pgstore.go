@@ -38,6 +38,10 @@ func NewWithConfig(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 // Own implements [store.Store].
 func (s *Store) Own() store.Claims { return claims{sql: &s.sql, via: ownFlight{s.pool, &s.sql}} }
 
+// Keep implements [store.Store]. Listing and purging read a tenant's operations in the order of their keys: their cost grows with
+// what a tenant has, unlike that of every other call.
+func (s *Store) Keep() store.Keeper { return keeper{sql: &s.sql, via: ownFlight{s.pool, &s.sql}} }
+
 // In implements [store.Store]. Each call runs inside a savepoint of tx, with the store's lock timeout, which is restored.
 // The tenant is bound in tx if it is unbound, accepted if equal, and refused with [store.ErrTenantMismatch] otherwise.
 func (s *Store) In(tx pgx.Tx) store.Claims { return claims{sql: &s.sql, via: joinedFlight{tx, &s.sql}} }

@@ -81,7 +81,7 @@ func TestConformance(t *testing.T) {
 			db := pgtest.New(t)
 			admin, app := db.AdminPool(t), pool(t, db, mode)
 			storetest.Run(t, func(t *testing.T) storetest.Harness[pgx.Tx] {
-				_, err := admin.Exec(t.Context(), `DELETE FROM agents.agent_idempotency_key; DELETE FROM effect`)
+				_, err := admin.Exec(t.Context(), `SET lock_timeout = '10s'; DELETE FROM agents.agent_idempotency_key; DELETE FROM effect`)
 				require.NoError(t, err)
 				return harness(t, app)
 			})

@@ -21,16 +21,20 @@ func (c claims) Propose(ctx context.Context, p store.ProposeParams) error {
 
 func (c claims) Claim(ctx context.Context, p store.ClaimParams) (s store.Standing, err error) {
 	err = c.write(ctx, "sqlitestore: claim", func(ctx context.Context, q querier) error {
-		if err := take(ctx, q, p); err != nil {
-			return err
-		}
-		s, err = standing(ctx, q, p.ID, false)
+		s, err = claim(ctx, q, p)
 		return err
 	})
 	if err != nil {
 		return store.Standing{}, err
 	}
 	return s, nil
+}
+
+func claim(ctx context.Context, q querier, p store.ClaimParams) (store.Standing, error) {
+	if err := take(ctx, q, p); err != nil {
+		return store.Standing{}, err
+	}
+	return standing(ctx, q, p.ID, false)
 }
 
 // take claims the key if it is free, with its first item.
@@ -65,22 +69,35 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (s store.Stand
 }
 
 func (c claims) Progress(ctx context.Context, p store.ProgressParams) error {
-	return c.write(ctx, "sqlitestore: progress", func(ctx context.Context, q querier) error {
-		err := one(ctx, q, store.ErrFenced, renewLease, fencedArgs(p.Fenced, p.Lease.Seconds())...)
-		if err == nil && p.Done != "" {
-			_, err = affect(ctx, q, storeItem, fencedArgs(p.Fenced, p.Done, notNil(p.Outcome))...)
-		}
-		if err == nil && p.Next != "" {
-			err = start(ctx, q, p.Fenced, p.Next)
-		}
-		return err
-	})
+	return c.write(ctx, "sqlitestore: progress", func(ctx context.Context, q querier) error { return progress(ctx, q, p) })
 }
 
 func (c claims) Complete(ctx context.Context, p store.CompleteParams) error {
-	return c.write(ctx, "sqlitestore: complete", func(ctx context.Context, q querier) error {
-		return one(ctx, q, store.ErrFenced, completeClaim, fencedArgs(p.Fenced, notNil(p.Outcomes))...)
-	})
+	return c.write(ctx, "sqlitestore: complete", func(ctx context.Context, q querier) error { return complete(ctx, q, p) })
+}
+
+func progress(ctx context.Context, q querier, p store.ProgressParams) error {
+	err := one(ctx, q, store.ErrFenced, renewLease, fencedArgs(p.Fenced, p.Lease.Seconds())...)
+	if err == nil {
+		err = finish(ctx, q, p)
+	}
+	if err == nil && p.Next != "" {
+		err = start(ctx, q, p.Fenced, p.Next)
+	}
+	return err
+}
+
+func complete(ctx context.Context, q querier, p store.CompleteParams) error {
+	return one(ctx, q, store.ErrFenced, completeClaim, fencedArgs(p.Fenced, notNil(p.Outcomes), p.Unsettled)...)
+}
+
+// finish records the outcome of an item, if the claim is held.
+func finish(ctx context.Context, q querier, p store.ProgressParams) error {
+	if p.Done == "" {
+		return nil
+	}
+	_, err := affect(ctx, q, storeItem, fencedArgs(p.Fenced, p.Done, notNil(p.Outcome))...)
+	return err
 }
 
 // start records that an item was started.

@@ -41,6 +41,7 @@ var (
 var roles = map[string]func(file string) error{
 	"claim":     claimRole,
 	"interrupt": interruptRole,
+	"item":      itemRole,
 }
 
 // claimRole opens the file, claims the shared key and tells whether it won.

@@ -24,6 +24,7 @@ const (
 	readVersion  = `SELECT coalesce(max(version), 0) FROM agent_idempotency_schema`
 	writeVersion = `INSERT INTO agent_idempotency_schema (the_only, version) VALUES (1, ?1)
 		ON CONFLICT (the_only) DO UPDATE SET version = excluded.version`
+	touchVersion = `UPDATE agent_idempotency_schema SET version = version + ?1`
 )
 
 // migrate brings the schema up to date, in one transaction. A process that comes second finds it done.

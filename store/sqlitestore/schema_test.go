@@ -2,11 +2,14 @@ package sqlitestore
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/confirmexec/confirmexec/store"
 )
 
 func openFresh(t *testing.T) *Store {
@@ -27,16 +30,25 @@ func TestStatementsUseTheIndexes(t *testing.T) {
 	}{
 		"insertClaim":    {insertClaim, 11, []string{"proposal"}},
 		"renewLease":     {renewLease, 5, []string{"operation"}},
-		"completeClaim":  {completeClaim, 5, []string{"operation"}},
+		"completeClaim":  {completeClaim, 6, []string{"operation"}},
+		"selectHeld":     {selectHeld, 4, []string{"operation"}},
+		"seizeClaim":     {seizeClaim, 4, []string{"operation"}},
+		"settleClaim":    {settleClaim, 6, []string{"operation"}},
+		"observeItem":    {observeItem, 6, []string{"operation"}},
+		"listOpen":       {listOpen, 3, []string{"operation", "observation"}},
+		"listPurgeable":  {listPurgeable, 3, []string{"operation", "proposal", "observation"}},
+		"purge claim":    {purgeKey[0], 2, []string{"operation"}},
+		"purge proposal": {purgeKey[1], 2, []string{"proposal"}},
+		"purge items":    {purgeKey[2], 2, []string{"item"}},
 		"startItem":      {startItem, 5, []string{"operation"}},
 		"storeItem":      {storeItem, 6, []string{"operation"}},
-		"selectStanding": {selectStanding, 3, []string{"proposal", "operation", "item"}},
+		"selectStanding": {selectStanding, 3, []string{"proposal", "operation", "item", "observation"}},
 	} {
 		plan := explain(t, s, c.query, c.args)
 		for _, index := range c.indexes {
-			require.Contains(t, plan, "USING INDEX agent_idempotency_key_"+index, name)
+			require.Contains(t, plan, "INDEX agent_idempotency_key_"+index, name)
 		}
-		require.NotContains(t, plan, "SCAN agent_idempotency_key", name)
+		require.NotRegexp(t, `SCAN (agent_idempotency_key|o|p)\b`, plan, name)
 	}
 }
 
@@ -66,20 +78,39 @@ func TestShapes(t *testing.T) {
 		},
 		"proposal": {"request_id": "'k'", "digest": digest, "expires_at": "1", "completed_at": "1"},
 		"item":     {"request_id": "'k'", "item_id": "'i'", "attempt": "'a'", "fence": "1"},
+		"observation": {
+			"request_id": "'k'", "item_id": "'i'", "attempt": "'a'", "fence": "1", "completed_at": "1", "outcomes": "x''",
+		},
+	}
+	values := map[string]string{
+		"step": "'s'", "tool": "'t'", "sha": "'s'", "item_id": "'i'",
+		"digest": digest, "attempt": "'a'", "fence": "1", "mode": "'m'",
+		"lease_until": "1", "expires_at": "1", "completed_at": "1", "content": "x''", "outcomes": "x''", "unsettled": "0",
 	}
 	for boundary, columns := range good {
 		require.NoError(t, insert(t, s, boundary, columns), boundary)
 		for column := range columns {
 			require.Error(t, insert(t, s, boundary, with(columns, column, "NULL")), "%s without %s", boundary, column)
 		}
-		for _, column := range []string{"step", "tool", "sha"} {
-			require.Error(t, insert(t, s, boundary, with(columns, column, "'x'")), "%s with %s", boundary, column)
+		for column, value := range values {
+			if _, has := columns[column]; !has && column != "content" {
+				require.Error(t, insert(t, s, boundary, with(columns, column, value)), "%s with no more than %s", boundary, column)
+			}
 		}
 		if _, has := columns["digest"]; has {
 			require.Error(t, insert(t, s, boundary, with(columns, "digest", "zeroblob(31)")), boundary)
-			require.Error(t, insert(t, s, boundary, with(columns, "item_id", "'i'")), boundary)
 		}
 	}
+	for _, unsettled := range []string{"0", "1"} {
+		completed := with(with(good["operation"], "completed_at", "1"), "unsettled", unsettled)
+		require.NoError(t, insert(t, s, "operation", completed), "a purged one")
+		require.NoError(t, insert(t, s, "operation", with(completed, "outcomes", "x''")))
+	}
+	require.Error(t, insert(t, s, "operation", with(with(good["operation"], "completed_at", "1"), "unsettled", "2")))
+	require.Error(t, insert(t, s, "operation", with(good["operation"], "fence", "0")))
+	require.NoError(t, insert(t, s, "item", with(with(good["item"], "completed_at", "1"), "outcomes", "x''")))
+	require.Error(t, insert(t, s, "item", with(good["item"], "content", "x''")))
+	require.Error(t, insert(t, s, "observation", with(good["observation"], "content", "x''")))
 	require.Error(t, insert(t, s, "operations", good["operation"]), "a boundary that is not known")
 	require.Error(t, insert(t, s, "fact", nil), "a boundary that is not known")
 }
@@ -125,4 +156,29 @@ func TestReadersCannotWrite(t *testing.T) {
 		return err
 	})
 	require.EqualError(t, err, "op: the database could not be used (SQLITE_READONLY)")
+}
+
+// After a COMMIT that failed half way, what reads behind the barrier writes over it in the log, once.
+func TestTheBarrierOverwritesADoubtfulCommit(t *testing.T) {
+	s := openFresh(t)
+	var file string
+	require.NoError(t, s.writer.QueryRowContext(t.Context(), `SELECT file FROM pragma_database_list`).Scan(&file))
+	grows := func() bool {
+		size := func() int64 {
+			log, err := os.Stat(file + "-wal")
+			require.NoError(t, err)
+			return log.Size()
+		}
+		before := size()
+		_, err := s.Own().Lookup(t.Context(), store.LookupParams{Barrier: true})
+		require.NoError(t, err)
+		return size() > before
+	}
+	require.False(t, grows())
+	s.doubt.Store(true)
+	require.True(t, grows())
+	require.False(t, grows())
+	version := 0
+	require.NoError(t, s.writer.QueryRowContext(t.Context(), readVersion).Scan(&version))
+	require.Equal(t, 1, version)
 }

@@ -7,12 +7,13 @@
 //
 // # Transactions
 //
-// An executor writes to its own tables in the same file, in a transaction that was begun on [Store.DB]. Such a
-// transaction is IMMEDIATE: it holds SQLite's only writer, and every other writer waits for its end. So keep it
-// short, and do not call the store's own claims ([Store.Own]) while holding it: such a write, and a lookup behind the
-// barrier, would wait for itself, and ends in [store.ErrLockTimeout] after the lock timeout. Use [Store.In].
+// An executor writes to its own tables in the same file, in a transaction that its caller began on [Store.DB] or that
+// the broker began with [Store.Begin]. Such a transaction is IMMEDIATE: it holds SQLite's only writer, and every other
+// writer waits for its end. So keep it short, and do not call the store's own claims ([Store.Own]) while holding it:
+// such a write, and a lookup behind the barrier, would wait for itself, and ends in [store.ErrLockTimeout] after the
+// lock timeout. Use [Store.In].
 //
-// database/sql cannot keep an executor from ending the transaction that it was lent. Isolate notices it, with
+// database/sql cannot keep an executor from ending the transaction that it was lent. Isolate and Commit notice it, with
 // [store.ErrTxEnded], before anything else is written. But what the executor itself writes after a ROLLBACK of its
 // own commits statement by statement, and no store can undo it: executors must not end transactions.
 //
@@ -25,6 +26,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/confirmexec/confirmexec/store"
@@ -50,6 +52,7 @@ type Store struct {
 	writer      *sql.DB // one connection
 	readers     *sql.DB // query only
 	lockTimeout time.Duration
+	doubt       atomic.Bool // a COMMIT failed that may stand in the log: see overwrite
 }
 
 var _ store.Store[*sql.Tx] = (*Store)(nil)
@@ -72,6 +75,9 @@ func (s *Store) In(tx *sql.Tx) store.Claims {
 	t := callerTx{tx}
 	return claims{write: t.write, read: t.read}
 }
+
+// Keep returns what settles and keeps claims. Each call but List waits for the writer, as the writes of Own do.
+func (s *Store) Keep() store.Keeper { return keeper{s} }
 
 // querier is what [sql.DB], [sql.Conn] and [sql.Tx] have in common.
 type querier interface {

@@ -26,13 +26,34 @@ func (s *Store) write(ctx context.Context, op string, body func(context.Context,
 		_, _ = conn.ExecContext(ctx, "ROLLBACK") // wait may have ended just after it began
 		return waitFault(wait, op, err)
 	}
-	if err := body(ctx, conn); err != nil {
+	doubt := s.doubt.Load()
+	err = body(ctx, conn)
+	if err == nil && doubt {
+		err = overwrite(ctx, conn)
+	}
+	if err != nil {
 		abandon(ctx, conn)
 		return fault(op, err)
 	}
 	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
 		abandon(ctx, conn)
+		s.doubt.Store(true)
 		return fault(op, err)
+	}
+	if doubt {
+		s.doubt.Store(false)
+	}
+	return nil
+}
+
+// overwrite makes sure that a COMMIT that failed half way never comes true. SQLite has forgotten it, but as long as
+// nothing is written over it in the log, the next recovery of the file may find it there. So what reads behind the
+// barrier writes.
+func overwrite(ctx context.Context, q querier) error {
+	for _, step := range []int{1, -1} { // to write the same again is not to write
+		if _, err := q.ExecContext(ctx, touchVersion, step); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -320,7 +320,9 @@ func leaseIsPrecise[TTx any](k *kit[TTx]) {
 }
 
 func modes[TTx any](k *kit[TTx]) {
-	for _, mode := range []store.Mode{store.ModeExternal, store.ModeExternalProgress, store.ModeAtomic, store.ModeCancel} {
+	for _, mode := range []store.Mode{
+		store.ModeExternal, store.ModeExternalProgress, store.ModePerItem, store.ModeAtomic, store.ModeCancel,
+	} {
 		k.id = newID()
 		k.propose(k.id)
 		p := attempt(k.id)

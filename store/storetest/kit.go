@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	long  = time.Hour             // a lease or an expiry that no test outlives
-	short = 20 * time.Millisecond // one that a test lets pass
-	past  = 2 * short             // what it lets pass
+	long  = time.Hour              // a lease or an expiry that no test outlives
+	short = 20 * time.Millisecond  // one that a test lets pass
+	past  = 2 * short              // what it lets pass
+	brief = 500 * time.Millisecond // one within which a few calls are made
 )
 
 // kit is one subtest: its harness, a tenant and a fresh key, and the checks.
@@ -89,9 +90,10 @@ func show(v any) string {
 			s.Proposal.Digest[:4], s.Proposal.Expired, s.Proposal.Content)
 	}
 	if s.Claim != nil {
-		c = fmt.Sprintf("{digest %x, attempt %s, fence %d, mode %q, lease over %t, completed %t, outcomes %.40q, items %s}",
+		c = fmt.Sprintf("{digest %x, attempt %s, fence %d, mode %q, lease over %t, completed %t, unsettled %t, "+
+			"outcomes %.40q, items %s, observations %s}",
 			s.Claim.Digest[:4], s.Claim.Attempt, s.Claim.Fence, s.Claim.Mode, s.Claim.LeaseOver, s.Claim.Completed,
-			s.Claim.Outcomes, items(s))
+			s.Claim.Unsettled, s.Claim.Outcomes, items(s), observations(s))
 	}
 	return "proposal " + p + ", claim " + c
 }
@@ -116,6 +118,19 @@ func items(s store.Standing) string {
 		} else {
 			all = append(all, fmt.Sprintf("%s=%q", id, outcome))
 		}
+	}
+	sort.Strings(all)
+	return strings.Join(all, " ")
+}
+
+// observations writes the observations of a claim in one line, without their attempts: `a="x" b="y"`.
+func observations(s store.Standing) string {
+	if s.Claim == nil {
+		return ""
+	}
+	var all []string
+	for _, o := range s.Claim.Observations {
+		all = append(all, fmt.Sprintf("%s=%q", o.Item, o.Outcome))
 	}
 	sort.Strings(all)
 	return strings.Join(all, " ")
@@ -153,6 +168,17 @@ func (k *kit[TTx]) claimed() store.Fenced {
 	k.Helper()
 	k.propose(k.id)
 	return k.claim(k.own, attempt(k.id))
+}
+
+// abandoned proposes and claims the kit's key, and lets the lease end.
+func (k *kit[TTx]) abandoned() store.Fenced {
+	k.Helper()
+	k.propose(k.id)
+	p := attempt(k.id)
+	p.Lease = short
+	f := k.claim(k.own, p)
+	k.Advance(past)
+	return f
 }
 
 func won(s store.Standing, p store.ClaimParams) bool {

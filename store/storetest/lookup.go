@@ -93,15 +93,21 @@ func barrierLeavesNoTrace[TTx any](k *kit[TTx]) {
 // behindBarrier starts a lookup behind the barrier and sees that it waits.
 func (k *kit[TTx]) behindBarrier() <-chan answer {
 	k.Helper()
-	done := async(func() (store.Standing, error) {
+	return k.waits("the barrier waits for a claim of the key that is under way", func() (store.Standing, error) {
 		return k.own.Lookup(k.ctx, store.LookupParams{ID: k.id, Barrier: true})
 	})
+}
+
+// waits starts call and sees that it does not return.
+func (k *kit[TTx]) waits(rule string, call func() (store.Standing, error)) <-chan answer {
+	k.Helper()
+	pending := async(call)
 	select {
-	case a := <-done:
-		k.rule(false, "the barrier waits for a claim of the key that is under way", a.standing, a.err)
+	case a := <-pending:
+		k.rule(false, rule, a.standing, a.err)
 	case <-time.After(patience):
 	}
-	return done
+	return pending
 }
 
 func barrierSeesCommit[TTx any](k *kit[TTx]) {

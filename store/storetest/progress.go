@@ -91,16 +91,21 @@ func progressEmptyOutcome[TTx any](k *kit[TTx]) {
 func progressRenews[TTx any](k *kit[TTx]) {
 	k.propose(k.id)
 	p := attempt(k.id)
-	p.Lease = short
+	p.Lease = brief
 	f := k.claim(k.own, p)
 	k.progress(store.ProgressParams{Fenced: f, Done: "i1", Outcome: []byte("x")})
-	k.Advance(past)
+	k.Advance(brief)
 	k.rule(!k.lookup().Claim.LeaseOver, "progress renews the lease", k.lookup())
 
 	err := k.own.Progress(k.ctx, store.ProgressParams{Fenced: f, Done: "i2", Outcome: []byte("x"), Lease: short})
 	k.ok(err, "progress under the fence")
 	k.Advance(past)
 	k.rule(k.lookup().Claim.LeaseOver, "a renewed lease counts from the progress, and ends", k.lookup())
-	k.progress(store.ProgressParams{Fenced: f, Done: "i3", Outcome: []byte("x")})
-	k.rule(!k.lookup().Claim.LeaseOver, "progress renews a lease that is over, while the fence stands", k.lookup())
+	before := k.lookup()
+	late := store.ProgressParams{Fenced: f, Done: "i3", Outcome: []byte("x"), Next: "i4", Lease: long}
+	k.refused(k.own.Progress(k.ctx, late), store.ErrFenced, "progress once the lease is over is ErrFenced")
+	x := k.begin()
+	k.refused(x.in.Progress(k.ctx, late), store.ErrFenced, "progress once the lease is over is ErrFenced, wherever")
+	x.commit()
+	k.unchanged(before, "progress once the lease is over changes nothing: a lease that has ended is never renewed")
 }

@@ -17,12 +17,12 @@ import (
 // Harness is what the suite needs of a store and of its database. All fields are required. The functions must be safe
 // for concurrent use and must not fail the test by themselves: they return their errors.
 type Harness[TTx any] struct {
-	// Store is the store to test. Build it with a lock timeout of one to three seconds: two cases wait for its end.
+	// Store is the store to test. Build it with a lock timeout of one to three seconds: a few cases wait for its end.
 	Store store.Store[TTx]
 
 	// Begin begins a transaction on the Store's database, bound to no tenant, as a caller of In does.
 	Begin func(ctx context.Context) (TTx, error)
-	// Commit ends the transaction. The suite also calls it with the handle that Isolate lends.
+	// Commit ends the transaction. The suite also calls it with handles that Isolate lends or that Store.Begin returns.
 	Commit func(ctx context.Context, tx TTx) error
 	// Rollback ends the transaction.
 	Rollback func(ctx context.Context, tx TTx) error
@@ -102,6 +102,21 @@ func Run[TTx any](t *testing.T, newHarness func(t *testing.T) Harness[TTx]) {
 	t.Run("S28a a duplicate proposal leaves the transaction usable", on(txDuplicateProposal))
 	t.Run("S28a the barrier works in a transaction", on(txBarrier))
 
+	t.Run("S28a Begin makes a claim, Commit its completion", on(beginClaims))
+	t.Run("S28a Rollback leaves neither claim nor effect", on(beginRolledBack))
+	t.Run("S12 Begin tells how a key stands that it did not get", on(beginLoses))
+	t.Run("S28a Begin waits no longer than the lock timeout", on(beginTimesOut))
+	t.Run("S14 an item's effect and record commit together", on(commitProgress))
+	t.Run("S21 Begin holds a claim only under its fence", on(holdFenced))
+	t.Run("S21 Commit of what is fenced commits nothing", on(commitFenced))
+	t.Run("S28a Begin's transaction outlives its context", on(beginOutlives))
+	t.Run("S28a a commit whose context is cancelled is whole", on(commitCancelled))
+	t.Run("S15 Isolate works in Begin's transaction", on(beginIsolates))
+	t.Run("Begin's transaction is not ended by its handle", on(beginEnded))
+	t.Run("S19 AwaitWrites sees an item that commits", on(awaitSeesCommit))
+	t.Run("S19 AwaitWrites does not see an item that is rolled back", on(awaitSeesRollback))
+	t.Run("S19 AwaitWrites leaves no trace", on(awaitLeavesNoTrace))
+
 	t.Run("S15 Isolate keeps what succeeds", on(isolateKeeps))
 	t.Run("S15 Isolate undoes the item that fails", on(isolateOneFails))
 	t.Run("S15 Isolate undoes every item that fails", on(isolateAllFail))
@@ -110,4 +125,39 @@ func Run[TTx any](t *testing.T, newHarness func(t *testing.T) Harness[TTx]) {
 	t.Run("Isolate stops at ErrRetryTx", on(isolateRetry))
 	t.Run("Isolate lets a panic pass", on(isolatePanic))
 	t.Run("Isolate notices or refuses an executor's commit", on(isolateEnded))
+
+	t.Run("S21 a seized claim fences the attempt before", on(seizeFences))
+	t.Run("S14 Seize within the lease takes nothing", on(seizeWithinLease))
+	t.Run("S17 Seize takes no completed claim", on(seizeCompleted))
+	t.Run("S14 Seize of a key without a claim makes none", on(seizeAbsent))
+	t.Run("S12 concurrent seizures have one winner", on(seizeConcurrently))
+	t.Run("S31 a seized claim has a lease of its own", on(seizeAgain))
+	t.Run("S14 an item's transaction keeps Seize out until it commits", on(seizeSeesCommit))
+	t.Run("S14 an item's transaction keeps Seize out until it is rolled back", on(seizeSeesRollback))
+
+	t.Run("S21 Settle replaces unsettled outcomes once", on(settleOnce))
+	t.Run("S21 what stays unsettled can be settled again", on(settleAgain))
+	t.Run("S17 Settle replaces no settled outcomes", on(settleSettled))
+	t.Run("S21 Settle is fenced", on(settleFenced))
+	t.Run("S12 concurrent settlements have one winner", on(settleConcurrently))
+	t.Run("S17 an unsettled completion is a completion", on(unsettledIsCompleted))
+
+	t.Run("S21 an observation stands beside the claim", on(observeBeside))
+	t.Run("S17 the first observation stays", on(observeOnce))
+	t.Run("S21 an observation needs a claim", on(observeAbsent))
+	t.Run("S16 tenants do not share observations", on(observeTenants))
+
+	t.Run("S29 List tells what needs somebody", on(listTells))
+	t.Run("S29 List pages without gaps or repeats", on(listPages))
+	t.Run("S31 List tells the age on the database clock", on(listAge))
+	t.Run("S16 List is of one tenant", on(listTenants))
+
+	t.Run("S29 Purge forgets payloads and keeps the key", on(purgeForgets))
+	t.Run("S12 no purge re-opens a key", on(purgeReopensNothing))
+	t.Run("S29 Purge forgets the content of an unminted key", on(purgeUnminted))
+	t.Run("S29 Purge leaves alone what is not settled", on(purgeLeavesAlone))
+	t.Run("S29 Purge forgets proposals that expired unclaimed", on(purgeProposals))
+	t.Run("S31 retention counts from the settlement", on(purgeRetention))
+	t.Run("S29 Purge is bounded", on(purgeLimit))
+	t.Run("S16 Purge is of one tenant", on(purgeTenants))
 }

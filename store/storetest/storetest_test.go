@@ -153,7 +153,7 @@ func newHarness(f fault) storetest.Harness[*memstore.Tx] {
 	s := faulty{memstore.New(cfg), f, memstore.New(cfg)}
 	return storetest.Harness[*memstore.Tx]{
 		Store:    s,
-		Begin:    s.Begin,
+		Begin:    s.BeginTx,
 		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
 		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
 		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {

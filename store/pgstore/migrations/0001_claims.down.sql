@@ -11,7 +11,7 @@ BEGIN
     RAISE EXCEPTION 'the claim table holds operations' USING ERRCODE = 'object_in_use',
       HINT = 'without their claims their keys could be executed again; if that is wanted, use pgstore.MigrateDownDiscarding or SET confirmexec.discard = on';
   END IF;
-  DELETE FROM {table} WHERE boundary IN ('operation', 'proposal', 'item');
+  DELETE FROM {table} WHERE boundary IN ('operation', 'proposal', 'item', 'observation');
 
   made := coalesce(obj_description({table_literal}::regclass, 'pg_class'), '') = 'confirmexec: made';
   IF made AND NOT EXISTS (SELECT FROM {table}) THEN
@@ -24,7 +24,7 @@ BEGIN
     ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
   END IF;
   ALTER TABLE {table} DROP CONSTRAINT confirmexec_tenant, DROP CONSTRAINT confirmexec_boundary, DROP CONSTRAINT confirmexec_shape;
-  DROP INDEX {schema}.{name}_operation, {schema}.{name}_proposal, {schema}.{name}_item;
+  DROP INDEX {schema}.{name}_operation, {schema}.{name}_proposal, {schema}.{name}_item, {schema}.{name}_observation;
 
   FOR c IN SELECT conname, obj_description(oid, 'pg_constraint') AS was FROM pg_constraint
     WHERE conrelid = {table_literal}::regclass AND contype = 'c' AND obj_description(oid, 'pg_constraint') LIKE 'confirmexec: was %'

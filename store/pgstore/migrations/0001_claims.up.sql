@@ -27,7 +27,7 @@ BEGIN
     ('item_id', 'text'), ('digest', 'bytea'), ('attempt', 'uuid'), ('fence', 'bigint'), ('mode', 'text'),
     ('claimed_at', 'timestamp with time zone'), ('lease_until', 'timestamp with time zone'),
     ('expires_at', 'timestamp with time zone'), ('completed_at', 'timestamp with time zone'),
-    ('content', 'bytea'), ('outcomes', 'bytea')) AS v (name, type)
+    ('content', 'bytea'), ('outcomes', 'bytea'), ('unsettled', 'boolean')) AS v (name, type)
   LOOP
     SELECT format_type(atttypid, atttypmod) INTO names FROM pg_attribute
       WHERE attrelid = {table_literal}::regclass AND attname = c.name AND NOT attisdropped;
@@ -59,7 +59,7 @@ BEGIN
     WHERE conrelid = {table_literal}::regclass AND contype = 'c'
   LOOP
     EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', c.conname);
-    EXECUTE format('ALTER TABLE {table} ADD CONSTRAINT %I CHECK (boundary IN (''operation'', ''proposal'', ''item'') OR (%s))',
+    EXECUTE format('ALTER TABLE {table} ADD CONSTRAINT %I CHECK (boundary IN (''operation'', ''proposal'', ''item'', ''observation'') OR (%s))',
       c.conname, c.expr);
     EXECUTE format('COMMENT ON CONSTRAINT %I ON {table} IS %L', c.conname, 'confirmexec: was ' || c.def);
   END LOOP;
@@ -76,21 +76,26 @@ ALTER TABLE {table}
     WHEN 'operation' THEN request_id IS NOT NULL AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
       AND digest IS NOT NULL AND octet_length(digest) = 32 AND attempt IS NOT NULL AND fence IS NOT NULL AND fence >= 1
       AND mode IS NOT NULL AND claimed_at IS NOT NULL AND lease_until IS NOT NULL AND expires_at IS NULL
-      AND (outcomes IS NULL OR completed_at IS NOT NULL)
+      AND (outcomes IS NULL OR completed_at IS NOT NULL) AND (unsettled IS NULL) = (completed_at IS NULL)
     WHEN 'proposal' THEN request_id IS NOT NULL AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
       AND digest IS NOT NULL AND octet_length(digest) = 32 AND attempt IS NULL AND fence IS NULL AND mode IS NULL
       AND claimed_at IS NOT NULL AND lease_until IS NULL AND expires_at IS NOT NULL AND completed_at IS NOT NULL
-      AND outcomes IS NULL
+      AND outcomes IS NULL AND unsettled IS NULL
     WHEN 'item' THEN request_id IS NOT NULL AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NOT NULL
       AND digest IS NULL AND attempt IS NOT NULL AND fence IS NOT NULL AND mode IS NULL AND claimed_at IS NOT NULL
-      AND lease_until IS NULL AND expires_at IS NULL AND content IS NULL
+      AND lease_until IS NULL AND expires_at IS NULL AND content IS NULL AND unsettled IS NULL
       AND (outcomes IS NULL) = (completed_at IS NULL)
+    WHEN 'observation' THEN request_id IS NOT NULL AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NOT NULL
+      AND digest IS NULL AND attempt IS NOT NULL AND fence IS NOT NULL AND mode IS NULL AND claimed_at IS NOT NULL
+      AND lease_until IS NULL AND expires_at IS NULL AND content IS NULL AND unsettled IS NULL
+      AND outcomes IS NOT NULL AND completed_at IS NOT NULL
     ELSE true END);
 
 -- No index on completed_at, nor a predicate over it: the completing UPDATE stays heap-only.
 CREATE UNIQUE INDEX {name}_operation ON {table} ({tenant}, request_id) WHERE boundary = 'operation';
 CREATE UNIQUE INDEX {name}_proposal ON {table} ({tenant}, request_id) WHERE boundary = 'proposal';
 CREATE UNIQUE INDEX {name}_item ON {table} ({tenant}, request_id, item_id) WHERE boundary = 'item';
+CREATE UNIQUE INDEX {name}_observation ON {table} ({tenant}, request_id, item_id, attempt) WHERE boundary = 'observation';
 
 -- A table that was here before keeps its row security as it is: switching it on is a step of its own
 -- (pgstore.EnableRowSecurity), since its owner's other code may not bind a tenant.

@@ -17,22 +17,38 @@ CREATE TABLE agent_idempotency_key (
     completed_at REAL, -- null: not completed
     content      BLOB,
     outcomes     BLOB,
+    unsettled    INTEGER CHECK (unsettled IN (0, 1)), -- 1: completed with an ambiguous outcome
 
-    CONSTRAINT agent_idempotency_key_boundary CHECK (boundary IN ('operation', 'proposal', 'item')),
+    CONSTRAINT agent_idempotency_key_boundary CHECK (boundary IN ('operation', 'proposal', 'item', 'observation')),
 
-    -- The explicit IS NOT NULLs matter: a CHECK that comes out as NULL passes.
+    -- A column that a boundary does not use is null, and one that it needs is not. The explicit IS NOT NULLs matter: a
+    -- CHECK that comes out as NULL passes.
     CONSTRAINT agent_idempotency_key_shape CHECK (CASE boundary
         WHEN 'operation' THEN request_id IS NOT NULL
             AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
             AND digest IS NOT NULL AND length(digest) = 32
-            AND attempt IS NOT NULL AND fence IS NOT NULL AND mode IS NOT NULL AND lease_until IS NOT NULL
+            AND attempt IS NOT NULL AND fence IS NOT NULL AND fence >= 1
+            AND mode IS NOT NULL AND lease_until IS NOT NULL AND expires_at IS NULL
+            AND (outcomes IS NULL OR completed_at IS NOT NULL)
+            AND (unsettled IS NULL) = (completed_at IS NULL)
         WHEN 'proposal' THEN request_id IS NOT NULL
             AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NULL
             AND digest IS NOT NULL AND length(digest) = 32
+            AND attempt IS NULL AND fence IS NULL AND mode IS NULL AND lease_until IS NULL
             AND expires_at IS NOT NULL AND completed_at IS NOT NULL
+            AND outcomes IS NULL AND unsettled IS NULL
         WHEN 'item' THEN request_id IS NOT NULL AND item_id IS NOT NULL
-            AND step IS NULL AND tool IS NULL AND sha IS NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL AND digest IS NULL
             AND attempt IS NOT NULL AND fence IS NOT NULL
+            AND mode IS NULL AND lease_until IS NULL AND expires_at IS NULL
+            AND content IS NULL AND unsettled IS NULL
+            AND (outcomes IS NULL) = (completed_at IS NULL)
+        WHEN 'observation' THEN request_id IS NOT NULL AND item_id IS NOT NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL AND digest IS NULL
+            AND attempt IS NOT NULL AND fence IS NOT NULL
+            AND mode IS NULL AND lease_until IS NULL AND expires_at IS NULL
+            AND content IS NULL AND unsettled IS NULL
+            AND outcomes IS NOT NULL AND completed_at IS NOT NULL
         ELSE 1 END)
 ) STRICT;
 
@@ -43,3 +59,5 @@ CREATE UNIQUE INDEX agent_idempotency_key_proposal ON agent_idempotency_key (fir
     WHERE boundary = 'proposal';
 CREATE UNIQUE INDEX agent_idempotency_key_item ON agent_idempotency_key (firm_id, request_id, item_id)
     WHERE boundary = 'item';
+CREATE UNIQUE INDEX agent_idempotency_key_observation ON agent_idempotency_key (firm_id, request_id, item_id, attempt)
+    WHERE boundary = 'observation';

@@ -1,0 +1,177 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// ExecuteAtomic is [Broker.ExecuteTx] in a transaction of the broker's own: it begins, commits, runs the transaction again after
+// a serialization failure or a deadlock, and finds out what became of a commit whose reply was lost. Its result is final.
+//
+// exec may therefore be called again for an item whose writes were rolled back; it should do nothing but write through tx. It
+// gets the caller's context: a caller that leaves before the commit leaves nothing behind. At most [MaxTxItems] items.
+//
+// Round trips: 2n+3 with begin and commit; four more, and its own, with ReadSurface. Errors as for [Broker.Execute];
+// [contract.ErrUnavailable] with EffectNone when nothing was committed, and that is known.
+func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exec TxExecutor[TTx]) (
+	res *contract.OperationResult, err error,
+) {
+	defer func(start time.Time) { b.observe(ctx, "execute_atomic", start, res, err) }(time.Now())
+	if err := fitsTransaction(req.Request); err != nil {
+		return nil, err
+	}
+	a, err := b.newAttempt("execute_atomic", store.ModeAtomic, req.Request, exec == nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.admit(ctx, b.store.Own(), a); err != nil {
+		return nil, fromStore(err)
+	}
+	for try := range maxTries {
+		if err := backOff(ctx, try); err != nil {
+			return nil, nothingDone(err)
+		}
+		res, err = b.atomicOnce(ctx, req, a, exec)
+		if !errors.Is(err, store.ErrRetryTx) && !errors.Is(err, contract.ErrRetryTx) {
+			break
+		}
+		if a.id, err = uuid.NewRandom(); err != nil {
+			return nil, nothingDone(err)
+		}
+		err = nothingDone(contract.ErrRetryTx)
+	}
+	if err = fromStore(err); errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
+		return b.await(ctx, a)
+	}
+	return res, err
+}
+
+// maxTries bounds how often a transaction is run that meets serialization failures or deadlocks.
+const maxTries = 4
+
+// backOff waits before try, counted from 0: not at all before the first, then longer each time, at random.
+func backOff(ctx context.Context, try int) error {
+	if try == 0 {
+		return ctx.Err()
+	}
+	most := 20 * time.Millisecond << min(try, 6)
+	timer := time.NewTimer(rand.N(most)) //nolint:gosec // jitter, not a secret
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// nothingDone is the refusal after a transaction that certainly was not committed.
+func nothingDone(cause error) error {
+	f := contract.ErrUnavailable.With(cause)
+	f.Effect, f.Message = contract.EffectNone, "the transaction was not committed; nothing was done; confirm again"
+	return f
+}
+
+// atomicOnce runs the whole operation in one transaction, once.
+func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *attempt, exec TxExecutor[TTx]) (
+	*contract.OperationResult, error,
+) {
+	if req.ReadSurface == nil && contract.IsStale(a.Confirmation, a.Current) {
+		return b.lookBehind(ctx, b.store.Own(), a)
+	}
+	tx, held, res, err := b.beginAtomic(ctx, req, a)
+	if held == nil {
+		return res, err
+	}
+	outcomes, err := b.runTx(ctx, tx, a, *held, exec)
+	endCtx, cancel := b.detached(ctx)
+	defer cancel()
+	if err != nil {
+		_ = b.store.Rollback(endCtx, tx)
+		return nil, uncommitted(err)
+	}
+	res = &contract.OperationResult{IdempotencyKey: held.Key, Outcomes: outcomes}
+	complete := completion(*held, outcomes)
+	err = b.store.Commit(endCtx, tx, store.Closing{Complete: &complete})
+	if unknown(err) {
+		return b.committed(ctx, a, res, err)
+	}
+	if err != nil {
+		return nil, uncommitted(err)
+	}
+	return res, nil
+}
+
+// uncommitted keeps what the transaction's owner acts on, and says of everything else that nothing was done.
+func uncommitted(err error) error {
+	if errors.Is(err, store.ErrRetryTx) || errors.Is(err, store.ErrTxEnded) {
+		return err
+	}
+	return nothingDone(err)
+}
+
+// beginAtomic begins the transaction and claims in it. Without a claim there is no transaction left.
+func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *attempt) (
+	tx TTx, held *store.Fenced, res *contract.OperationResult, err error,
+) {
+	o := store.Opening{ID: a.keyID()}
+	if req.ReadSurface == nil { // the claim can ride with BEGIN
+		p, err := b.claimParams(a)
+		if err != nil {
+			return tx, nil, nil, err
+		}
+		o.Claim = &p
+	}
+	tx, s, err := b.store.Begin(ctx, o)
+	if err != nil {
+		return tx, nil, nil, beginFault(err)
+	}
+	if o.Claim == nil {
+		held, res, err = b.claimIn(ctx, tx, req, a)
+	} else if a.holds(s) {
+		held = a.held(s)
+	}
+	if held != nil {
+		return tx, held, nil, nil
+	}
+	endCtx, cancel := b.detached(ctx)
+	defer cancel()
+	_ = b.store.Rollback(endCtx, tx)
+	if o.Claim != nil {
+		held, res, err = b.judge(ctx, b.store.Own(), a, s)
+	}
+	return tx, held, res, err
+}
+
+// beginFault says of a transaction that could not be begun that nothing was done, unless the key's own state is the reason.
+func beginFault(err error) error {
+	if unknown(err) {
+		return nothingDone(err)
+	}
+	return err
+}
+
+// committed finds out what became of a commit whose reply was lost: behind the barrier it has ended, and the claim is there
+// exactly if it was committed.
+func (b *Broker[TTx]) committed(ctx context.Context, a *attempt, res *contract.OperationResult, cause error) (
+	*contract.OperationResult, error,
+) {
+	s, err := b.standing(ctx, a)
+	switch {
+	case err != nil: // it cannot be found out: say so
+		res, err := ambiguous(a.Confirmation, nil)
+		return firstRun(res), err
+	case a.holds(s):
+		return res, nil
+	case s.Claim == nil:
+		return nil, nothingDone(cause)
+	}
+	return b.answer(a, s)
+}

@@ -1,0 +1,170 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// ownedTx is a transaction that Begin made: it is ended through the store only, and notes SQL errors like every lent one.
+type ownedTx struct {
+	lentTx
+	conn *pgxpool.Conn
+}
+
+// ownedMark is a savepoint that only the transaction that Begin made has: one that an executor began instead does not.
+const ownedMark = "confirmexec_owned"
+
+var errNotOwned = errors.New("pgstore: not a transaction that Begin made")
+
+// Begin implements [store.Transactor].
+func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Standing, error) {
+	var standing store.Standing
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, standing, fault("begin", err)
+	}
+	steps := []step{{sql: s.sql.bind, args: []any{o.Tenant}}}
+	if o.Claim != nil {
+		steps = append(steps, s.sql.claimSteps(*o.Claim, &standing)...)
+	}
+	if o.Hold != nil {
+		steps = append(steps, step{sql: s.sql.hold, args: heldArgs(*o.Hold), scan: func(r pgx.Row) error { return r.Scan(nil) }})
+	}
+	tx, err := beginWith(ctx, conn, append(steps, step{sql: restoreSQL}, step{sql: "SAVEPOINT " + ownedMark}))
+	if err == nil {
+		return &ownedTx{lentTx: lentTx{Tx: tx, seen: &seen{}}, conn: conn}, standing, nil
+	}
+	if tx != nil {
+		_ = tx.Rollback(context.WithoutCancel(ctx))
+	}
+	conn.Release()
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrFenced
+	}
+	if sqlState(err) == divisionByZero { // the key expired while the claim waited
+		err = errors.Join(store.ErrRetryTx, err)
+	}
+	return nil, standing, fault("begin", err)
+}
+
+// beginWith sends BEGIN and steps in one flight. The transaction is nil if it was not begun.
+func beginWith(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	for _, st := range steps {
+		b.Queue(st.sql, st.args...)
+	}
+	results := conn.SendBatch(ctx, b)
+	tx := results.Tx()
+	_, err := results.Exec()
+	if err == nil {
+		err = read(results, steps)
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return tx, err
+}
+
+// Commit implements [store.Transactor]. What is known of a COMMIT that failed is told by commitFault.
+func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
+	own, ok := tx.(*ownedTx)
+	if !ok {
+		return fault("commit", errNotOwned)
+	}
+	defer own.conn.Release()
+	if own.conn.Conn().PgConn().TxStatus() == 'I' {
+		return fault("commit", store.ErrTxEnded)
+	}
+	var n int64
+	steps := []step{{sql: "RELEASE SAVEPOINT " + ownedMark}}
+	if p := c.Progress; p != nil {
+		steps = append(append(steps, step{sql: s.sql.guard, args: heldArgs(p.Fenced)}), s.sql.progressSteps(s.sql.finishItem, *p, &n)...)
+	}
+	if p := c.Complete; p != nil {
+		steps = append(steps, step{sql: s.sql.guard, args: heldArgs(p.Fenced)}, s.sql.completeStep(*p, &n))
+	}
+	err := commitWith(ctx, own, steps)
+	if err != nil && !own.conn.Conn().IsClosed() && own.conn.Conn().PgConn().TxStatus() != 'I' {
+		_ = own.Tx.Rollback(context.WithoutCancel(ctx))
+	}
+	return fault("commit", err)
+}
+
+func commitWith(ctx context.Context, own *ownedTx, steps []step) error {
+	b := &pgx.Batch{}
+	for _, st := range steps {
+		b.Queue(st.sql, st.args...)
+	}
+	b.Queue("COMMIT")
+	results := own.conn.SendBatch(ctx, b)
+	before := read(results, steps)
+	var tag pgconn.CommandTag
+	var commit error
+	if before == nil {
+		tag, commit = results.Exec()
+	}
+	closeErr := results.Close()
+	if before == nil && commit == nil && closeErr == nil && tag.String() == "COMMIT" {
+		return nil
+	}
+	err := errors.Join(before, commit)
+	if err == nil {
+		err = closeErr
+	}
+	return commitFault(err, before != nil, own)
+}
+
+// commitFault adds to the error of a COMMIT that it certainly did not happen, if that is so: the server said ROLLBACK; or it
+// refused a statement before the COMMIT, which it then skipped; or it refused the COMMIT itself and is idle again. Errors of any
+// other kind - fatal ones, a deadline, a connection that ended - leave it open.
+func commitFault(err error, before bool, own *ownedTx) error {
+	if err == nil { // the server answered the COMMIT of an aborted transaction with ROLLBACK
+		return rolledBack(own.seen)
+	}
+	pe, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pe.SeverityUnlocalized != "ERROR" {
+		return err
+	}
+	conn := own.conn.Conn()
+	if !before && (conn.IsClosed() || conn.PgConn().TxStatus() != 'I') {
+		return err
+	}
+	if kindOf(err) == store.ErrTxEnded { //nolint:errorlint // kindOf returns the sentinel itself
+		return err // an executor ended the transaction: what became of what it wrote is not known
+	}
+	if pe.Code != abortedTransaction {
+		_ = own.note(err)
+	}
+	return rolledBack(own.seen)
+}
+
+// rolledBack is what is told of a transaction that certainly was not committed, and what came first.
+func rolledBack(s *seen) error {
+	if s.retry != nil {
+		return s.retry
+	}
+	return errors.Join(store.ErrNotCommitted, s.first)
+}
+
+// Retryable implements [store.Transactor].
+func (s *Store) Retryable(tx pgx.Tx, err error) bool {
+	own, ok := tx.(*ownedTx)
+	return ok && own.seen.retry != nil || kindOf(err) == store.ErrRetryTx //nolint:errorlint // kindOf returns the sentinel itself
+}
+
+// Rollback implements [store.Transactor].
+func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
+	own, ok := tx.(*ownedTx)
+	if !ok {
+		return fault("roll back", errNotOwned)
+	}
+	defer own.conn.Release()
+	return fault("roll back", own.Tx.Rollback(ctx))
+}

@@ -1,0 +1,211 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/confirmexec/confirmexec/store"
+	"github.com/confirmexec/confirmexec/store/sqlitestore"
+)
+
+// opened begins a transaction of the store with a claim, and writes an effect.
+func opened(t *testing.T, s *sqlitestore.Store) (*sql.Tx, store.Fenced) {
+	t.Helper()
+	p := unminted()
+	tx, standing, err := s.Begin(t.Context(), store.Opening{ID: p.ID, Claim: &p})
+	require.NoError(t, err)
+	require.Equal(t, p.Attempt, standing.Claim.Attempt)
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO effect VALUES ('effect')`)
+	require.NoError(t, err)
+	return tx, store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: standing.Claim.Fence}
+}
+
+func completing(f store.Fenced) store.Closing {
+	return store.Closing{Complete: &store.CompleteParams{Fenced: f, Outcomes: []byte("done")}}
+}
+
+// S28a: Commit records nothing in a transaction that an executor ended, and does not say that nothing was committed.
+func TestCommitNoticesATransactionThatWasEnded(t *testing.T) {
+	for end, effects := range map[string]int{
+		"COMMIT": 1, "ROLLBACK": 0, "ROLLBACK; BEGIN IMMEDIATE": 0, "COMMIT; BEGIN IMMEDIATE": 1,
+		"INSERT OR ROLLBACK INTO effect VALUES (NULL)": 0, "RELEASE confirmexec_begun": 0,
+	} {
+		t.Run(end, func(t *testing.T) {
+			s := withTable(t, time.Second)
+			tx, f := opened(t, s)
+			_, _ = tx.ExecContext(t.Context(), end)
+			err := s.Commit(t.Context(), tx, completing(f))
+			require.ErrorIs(t, err, store.ErrTxEnded)
+			require.NotErrorIs(t, err, store.ErrNotCommitted)
+			require.Equal(t, effects, count(t, s, "effect"))
+			require.ErrorIs(t, s.Commit(t.Context(), tx, store.Closing{}), store.ErrTxEnded)
+			require.ErrorIs(t, s.Rollback(t.Context(), tx), store.ErrTxEnded)
+			standing, err := s.Own().Lookup(t.Context(), store.LookupParams{ID: f.ID, Barrier: true})
+			require.NoError(t, err)
+			require.False(t, standing.Claim != nil && standing.Claim.Completed)
+		})
+	}
+}
+
+func TestRollbackNoticesATransactionThatWasEnded(t *testing.T) {
+	s := withTable(t, time.Second)
+	tx, _ := opened(t, s)
+	_, err := tx.ExecContext(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Rollback(t.Context(), tx), store.ErrTxEnded)
+	tx, _ = opened(t, s)
+	require.NoError(t, s.Rollback(t.Context(), tx))
+}
+
+// S28a: SQLite keeps a transaction open whose COMMIT it refuses; then it is known that nothing was committed.
+func TestARefusedCommitIsNotCommitted(t *testing.T) {
+	s := withTable(t, time.Second)
+	_, err := s.DB().ExecContext(t.Context(), `
+		CREATE TABLE child (parent TEXT REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+		CREATE TABLE parent (name TEXT PRIMARY KEY)`)
+	require.NoError(t, err)
+	tx, f := opened(t, s)
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO child VALUES ('nobody')`)
+	require.NoError(t, err)
+	err = s.Commit(t.Context(), tx, completing(f))
+	require.EqualError(t, err, "sqlitestore: commit: the transaction was rolled back (SQLITE_CONSTRAINT 787)")
+	require.ErrorIs(t, err, store.ErrNotCommitted)
+	require.Equal(t, 0, count(t, s, "effect"))
+	_, err = s.Own().Claim(t.Context(), unminted())
+	require.NoError(t, err, "the connection is still usable")
+}
+
+// S28a: an error of what is written with the commit, here of a full file, is one before it.
+func TestARecordThatCannotBeWrittenIsNotCommitted(t *testing.T) {
+	s := withTable(t, time.Second)
+	tx, f := opened(t, s)
+	_, err := tx.ExecContext(t.Context(), `PRAGMA max_page_count = 1`) // as many as there are
+	require.NoError(t, err)
+	c := completing(f)
+	c.Complete.Outcomes = make([]byte, 1<<20)
+	err = s.Commit(t.Context(), tx, c)
+	require.ErrorIs(t, err, store.ErrNotCommitted)
+	require.ErrorContains(t, err, "SQLITE_FULL")
+	require.Equal(t, 0, count(t, s, "effect"))
+}
+
+// The rows of a RETURNING are in the way of the record.
+func TestCommitWithOpenRows(t *testing.T) {
+	s := withTable(t, time.Second)
+	tx, f := opened(t, s)
+	rows, err := tx.QueryContext(t.Context(), `INSERT INTO effect VALUES ('a'), ('b') RETURNING name`)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rows.Close() })
+	require.True(t, rows.Next())
+	err = s.Commit(t.Context(), tx, completing(f))
+	require.EqualError(t, err, "sqlitestore: commit: the transaction was rolled back (SQLITE_BUSY)")
+	require.NotErrorIs(t, err, store.ErrLockTimeout)
+	require.Equal(t, 0, count(t, s, "effect"))
+}
+
+// S12: a client that hangs up while Begin claims loses no transaction.
+func TestACancelDoesNotInterruptBegin(t *testing.T) {
+	s, ctx := hangingUp(t)
+	p := unminted()
+	tx, standing, err := s.Begin(ctx, store.Opening{ID: p.ID, Claim: &p})
+	require.NoError(t, err)
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.Equal(t, p.Attempt, standing.Claim.Attempt)
+	f := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: standing.Claim.Fence}
+	require.NoError(t, s.Commit(ctx, tx, completing(f)))
+	standing, err = s.Own().Lookup(t.Context(), store.LookupParams{ID: p.ID})
+	require.NoError(t, err)
+	require.True(t, standing.Claim.Completed)
+}
+
+// S28a: a Begin that waits, for this process or for another, ends with its context or the lock timeout.
+func TestBeginWaitsForTheWriter(t *testing.T) {
+	file := fresh(t)
+	first, hour := open(t, file, nil), open(t, file, &sqlitestore.Config{LockTimeout: time.Hour})
+	brief := open(t, file, &sqlitestore.Config{LockTimeout: 20 * time.Millisecond})
+	begun, _, err := first.Begin(t.Context(), store.Opening{})
+	require.NoError(t, err)
+	for _, s := range []*sqlitestore.Store{first, hour} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, _, err = s.Begin(ctx, store.Opening{})
+		cancel()
+		require.ErrorIs(t, err, store.ErrLockTimeout)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	_, _, err = brief.Begin(t.Context(), store.Opening{})
+	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.NoError(t, first.Rollback(t.Context(), begun))
+	for _, s := range []*sqlitestore.Store{first, hour, brief} {
+		tx, _, err := s.Begin(t.Context(), store.Opening{})
+		require.NoError(t, err, "no transaction is left")
+		require.NoError(t, s.Rollback(t.Context(), tx))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = first.Begin(ctx, store.Opening{})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, store.ErrLockTimeout)
+}
+
+// S14, S21: a process that is killed in an item's transaction leaves neither effect nor record; its key can be seized.
+func TestSeizeAfterAKilledProcess(t *testing.T) {
+	file := fresh(t)
+	c := startChild(t, "item", file)
+	require.Equal(t, "in an item\n", c.line(t))
+	require.NoError(t, c.cmd.Process.Kill()) // SIGKILL
+	_ = c.cmd.Wait()
+	s := open(t, file, nil)
+	p := store.SeizeParams{ID: sharedID, Attempt: uuid.New(), Lease: time.Hour}
+	standing, err := s.Keep().Seize(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, p.Attempt, standing.Claim.Attempt)
+	require.Equal(t, map[string][]byte{"i1": []byte("x")}, standing.Claim.Items)
+	require.Equal(t, 1, count(t, s, "effect"))
+}
+
+// itemRole claims the shared key, commits one item, and waits to be killed in the next one's transaction.
+func itemRole(file string) error {
+	ctx := context.Background()
+	s, err := sqlitestore.Open(ctx, file, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.DB().ExecContext(ctx, `CREATE TABLE effect (name TEXT NOT NULL) STRICT`); err != nil {
+		return err
+	}
+	p := sharedClaim()
+	p.Mode, p.FirstItem = store.ModePerItem, ""
+	if _, err := s.Own().Claim(ctx, p); err != nil {
+		return err
+	}
+	f := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: 1}
+	for range 2 {
+		tx, _, err := s.Begin(ctx, store.Opening{ID: f.ID, Hold: &f})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO effect VALUES ('effect')`); err != nil {
+			return err
+		}
+		if count := readCount(ctx, tx); count == 2 {
+			fmt.Println("in an item")
+			waitForLine()
+		}
+		done := store.ProgressParams{Fenced: f, Done: "i1", Outcome: []byte("x")} // and the lease is over
+		if err := s.Commit(ctx, tx, store.Closing{Progress: &done}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readCount(ctx context.Context, tx *sql.Tx) (n int) {
+	_ = tx.QueryRowContext(ctx, `SELECT count(*) FROM effect`).Scan(&n)
+	return n
+}
