@@ -42,23 +42,31 @@ type Counter struct {
 // Count starts a counting proxy in front of the DSN's server and stops it when the test ends.
 func Count(t testing.TB, dsn string) *Counter {
 	t.Helper()
+	c := &Counter{t: t}
+	p, through := stand(t, dsn, func(client, server net.Conn) { join(client, server, &flights{total: &c.total}) })
+	t.Cleanup(p.close)
+	c.dsn = through
+	return c
+}
+
+// stand starts a proxy in front of the DSN's server and returns the DSN that leads through it, unencrypted.
+func stand(t testing.TB, dsn string, relay func(client, server net.Conn)) (p *proxy, through string) {
+	t.Helper()
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		t.Fatalf("faultnet: %v", err)
 	}
-	c := &Counter{t: t}
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	dial := func() (net.Conn, error) { return net.DialTimeout(network, address, dialTimeout) }
-	p, err := newProxy(dial, func() watcher { return &flights{total: &c.total} })
+	p, err = newProxy(func() (net.Conn, error) { return net.DialTimeout(network, address, dialTimeout) }, relay)
 	if err != nil {
 		t.Fatalf("faultnet: %v", err)
 	}
-	t.Cleanup(p.close)
-	c.dsn, err = pgtest.WithDSN(dsn, "host", "127.0.0.1", "port", strconv.Itoa(p.port()), "sslmode", "disable")
+	through, err = pgtest.WithDSN(dsn, "host", "127.0.0.1", "port", strconv.Itoa(p.port()), "sslmode", "disable")
 	if err != nil {
+		p.close()
 		t.Fatalf("faultnet: %v", err)
 	}
-	return c
+	return p, through
 }
 
 // DSN leads through the proxy, unencrypted.

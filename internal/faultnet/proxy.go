@@ -18,11 +18,11 @@ type watcher interface {
 	closed() // nothing more will be relayed
 }
 
-// proxy relays connections to a server and shows what passes to watchers. It is safe for concurrent use.
+// proxy takes connections to a server and relays them. It is safe for concurrent use.
 type proxy struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
-	watch    func() watcher
+	relay    func(client, server net.Conn) // of everything after the start-up packet; returns when both sides have ended
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -30,12 +30,12 @@ type proxy struct {
 	ended   bool
 }
 
-func newProxy(dial func() (net.Conn, error), watch func() watcher) (*proxy, error) {
+func newProxy(dial func() (net.Conn, error), relay func(client, server net.Conn)) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: listener, dial: dial, watch: watch, open: map[net.Conn]struct{}{}}
+	p := &proxy{listener: listener, dial: dial, relay: relay, open: map[net.Conn]struct{}{}}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -102,12 +102,11 @@ func (p *proxy) serve(client net.Conn) {
 	if _, err := server.Write(packet); err != nil {
 		return
 	}
-	var w watcher = unwatched{}
-	if code != codeCancel {
-		w = p.watch()
+	if code == codeCancel {
+		join(client, server, unwatched{})
+		return
 	}
-	defer w.closed()
-	join(client, server, w)
+	p.relay(client, server)
 }
 
 // greet refuses encryption and returns the packet that begins the connection proper.
@@ -125,6 +124,7 @@ func (p *proxy) greet(client net.Conn) (packet []byte, code uint32, err error) {
 
 // join relays both ways and returns when both ways have ended.
 func join(client, server net.Conn, w watcher) {
+	defer w.closed()
 	var both sync.WaitGroup
 	both.Go(func() { pump(server, client, w.fromClient) })
 	both.Go(func() { pump(client, server, w.fromServer) })

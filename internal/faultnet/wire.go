@@ -13,8 +13,20 @@ const (
 	fromClientSync     = 'S'
 	fromClientFlush    = 'H'
 	fromClientFunction = 'F'
+	fromClientParse    = 'P'
+	fromClientBind     = 'B'
+	fromClientExecute  = 'E'
+	fromClientCopyData = 'd'
+	fromClientCopyDone = 'c'
+	fromClientCopyFail = 'f'
+	fromClientEnd      = 'X'
 
 	fromServerReady        = 'Z'
+	fromServerError        = 'E'
+	fromServerParsed       = '1'
+	fromServerBound        = '2'
+	fromServerComplete     = 'C'
+	fromServerEmpty        = 'I'
 	fromServerNotice       = 'N'
 	fromServerStatus       = 'S'
 	fromServerNotification = 'A'
@@ -76,4 +88,39 @@ func (f *framer) feed(piece []byte, seen func(kind byte)) {
 			seen(f.header[0])
 		}
 	}
+}
+
+// message is one whole message: its type, its length and its body.
+type message []byte
+
+func (m message) kind() byte   { return m[0] }
+func (m message) body() []byte { return m[headerSize:] }
+
+const headerSize = 5
+
+// splitter cuts a stream of bytes that arrives in pieces into whole messages. The zero value stands before the first one.
+type splitter struct{ rest []byte }
+
+// feed takes the next piece and returns the messages that are whole by now, in memory of their own.
+func (s *splitter) feed(piece []byte) []message {
+	s.rest = append(s.rest, piece...)
+	var whole []message
+	for len(s.rest) >= headerSize {
+		size := 1 + int(max(binary.BigEndian.Uint32(s.rest[1:]), 4)) // the length counts itself, and not the type
+		if len(s.rest) < size {
+			break
+		}
+		whole = append(whole, slices.Clone(message(s.rest[:size])))
+		s.rest = s.rest[size:]
+	}
+	return whole
+}
+
+// joined puts messages together again.
+func joined(messages []message) []byte {
+	var stream []byte
+	for _, m := range messages {
+		stream = append(stream, m...)
+	}
+	return stream
 }

@@ -201,5 +201,5 @@ func TestADyingChildIsFound(t *testing.T) {
 
 func TestBrokenModesAreForTests(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"execute", "execute_tx", allModes}, modeNames())
+	require.Equal(t, []string{"execute", "execute_per_item", "execute_tx", "execute_atomic", allModes}, modeNames())
 }

@@ -116,6 +116,14 @@ func (d *txDatabase[TTx]) enter(_ context.Context, it broker.Item) (broker.Outco
 	return broker.Applied(it.Attempt.String()), d.ledger.enter(effectOf(it)) // an error beats an outcome
 }
 
+func (d *txDatabase[TTx]) executePerItem(ctx context.Context, req broker.Request) (*contract.OperationResult, error) {
+	return d.broker.ExecutePerItem(ctx, req, d.insert)
+}
+
+func (d *txDatabase[TTx]) executeAtomic(ctx context.Context, req broker.Request) (*contract.OperationResult, error) {
+	return d.broker.ExecuteAtomic(ctx, broker.TxRequest[TTx]{Request: req}, d.insert)
+}
+
 func (d *txDatabase[TTx]) executeTx(ctx context.Context, req broker.Request) (*contract.OperationResult, error) {
 	tx, err := d.begin(ctx)
 	if err != nil {

@@ -25,12 +25,16 @@ const (
 // target is a broker over some database, with the executors of the storm.
 type target interface {
 	execute(ctx context.Context, req broker.Request) (*contract.OperationResult, error)
+	executePerItem(ctx context.Context, req broker.Request) (*contract.OperationResult, error)
 	executeTx(ctx context.Context, req broker.Request) (*contract.OperationResult, error)
+	executeAtomic(ctx context.Context, req broker.Request) (*contract.OperationResult, error)
 }
 
 var modes = []mode{
 	{"execute", inLedger, target.execute},
+	{"execute_per_item", inTable, target.executePerItem},
 	{"execute_tx", inTable, target.executeTx},
+	{"execute_atomic", inTable, target.executeAtomic},
 }
 
 // allModes is the name of all modes together.

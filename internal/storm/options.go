@@ -21,7 +21,7 @@ Flags:
   -processes N   processes that confirm. Default 8
   -goroutines N  confirms of each key in each process, all at once. Default 25
   -keys N        keys in each mode. Default 100
-  -items N       items of each key, at most 64. Default 3
+  -items N       items of each key, at most 62. Default 3
   -mode NAME     execute, execute_tx, or all. Default all
   -database sqlite:PATH | postgres://USER@HOST/DB
                  where the claims are. Default: a temporary SQLite file. PostgreSQL: the URL's role migrates,

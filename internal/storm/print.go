@@ -101,7 +101,7 @@ func printTable(w io.Writer, columns []*tally) {
 	for _, r := range table {
 		fmt.Fprintf(w, "%-16s", r.name)
 		for _, t := range columns {
-			fmt.Fprintf(w, "%14s", r.value(t))
+			fmt.Fprintf(w, "%18s", r.value(t))
 		}
 		fmt.Fprintln(w)
 	}

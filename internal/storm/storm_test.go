@@ -21,7 +21,7 @@ var small = []string{"-processes", "4", "-goroutines", "10", "-keys", "5", "-jso
 func checkStorm(t *testing.T, r ran) {
 	t.Helper()
 	require.Equal(t, exitOK, r.status, "%s%s", r.out, r.err)
-	modes, total := r.lines(t, "execute", "execute_tx")
+	modes, total := r.lines(t, "execute", "execute_per_item", "execute_tx", "execute_atomic")
 	for _, l := range append(modes, total) {
 		n := len(modes)
 		if l.Mode != "" {
@@ -89,8 +89,8 @@ func TestTable(t *testing.T) {
 	require.Equal(t, exitOK, r.status, "%s%s", r.out, r.err)
 	assert.Regexp(t, `^(execute.+left\n)*$`, r.err, "progress at most")
 	assert.Regexp(t, `^1 processes x 1 goroutines confirm each of 1 keys of 1 items; SQLite\n`, r.out)
-	assert.Regexp(t, `\n +execute +execute_tx +total\nkeys +1 +1 +2\nconfirms +1 +1 +2\nfirst runs +1 +1 +2\n`, r.out)
-	assert.Regexp(t, `\ndouble effects +0 +0 +0\n`, r.out)
+	assert.Regexp(t, `\n +execute +execute_per_item +execute_tx +execute_atomic +total\nkeys +1 +1 +1 +1 +4\nconfirms +1 +1 +1 +1 +4\nfirst runs +1 +1 +1 +1 +4\n`, r.out)
+	assert.Regexp(t, `\ndouble effects +0 +0 +0 +0 +0\n`, r.out)
 	left, err := os.ReadDir(cmd.Dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
