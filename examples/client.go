@@ -83,22 +83,77 @@ func (r *registryClient) executor(scenario string, key uuid.UUID) broker.Executo
 // nothing happened. After anything else it reads: what it finds is applied, and what it does not find stays unknown,
 // for the call may still be on its way.
 func (r *registryClient) resolve(ctx context.Context, it broker.Item, err error) (broker.Outcome, error) {
-	if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusUnprocessableEntity {
+	switch s, _ := errors.AsType[*statusError](err); s.code() {
+	case http.StatusUnprocessableEntity:
 		return broker.Outcome{}, &contract.Failure{
 			Code: contract.InvalidArgument, Reason: "registry_refused", Message: s.text, Cause: err,
+		}
+	case http.StatusConflict:
+		return broker.Outcome{}, &contract.Failure{
+			Code: contract.FailedPrecondition, Reason: reasonSealed, Message: s.text, Cause: err,
 		}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return broker.Outcome{}, broker.NotApplied(err)
 	}
-	var found ref
-	if r.do(ctx, http.MethodGet, "/forums/"+it.IdempotencyKey.String(), nil, &found) != nil {
+	found, readErr := r.read(ctx, it)
+	if readErr != nil || found == "" {
 		return broker.Outcome{}, err
 	}
-	return broker.Applied(found.Ref).WithDetail(foundByReading), nil
+	return broker.Applied(found).WithDetail(foundByReading), nil
 }
 
-const foundByReading = "the reply was lost; found by reading"
+const (
+	foundByReading                 = "the reply was lost; found by reading"
+	reasonSealed   contract.Reason = "key_sealed"
+)
+
+// read asks what was entered under the item's key; "" for nothing.
+func (r *registryClient) read(ctx context.Context, it broker.Item) (string, error) {
+	return r.entered(ctx, http.MethodGet, "/forums/", it)
+}
+
+// seal has the item's key refused from now on, and asks what was entered under it before; "" for nothing.
+func (r *registryClient) seal(ctx context.Context, it broker.Item) (string, error) {
+	return r.entered(ctx, http.MethodPut, "/seals/", it)
+}
+
+func (r *registryClient) entered(ctx context.Context, method, path string, it broker.Item) (string, error) {
+	var found ref
+	err := r.do(ctx, method, path+it.IdempotencyKey.String(), nil, &found)
+	if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
+		return "", nil
+	}
+	return found.Ref, err
+}
+
+// reader reads for Resolve. What it does not find may still come: the registry refuses no late call.
+func (r *registryClient) reader() broker.StatusReader {
+	return func(ctx context.Context, it broker.Item) (broker.Verdict, error) {
+		found, err := r.read(ctx, it)
+		switch {
+		case err != nil:
+			return broker.Verdict{}, err // it could not be asked: still unknown
+		case found != "":
+			return broker.FoundApplied(found, "the registry shows "+found+" under the item's key"), nil
+		}
+		return broker.FoundAbsent("the registry shows nothing under the item's key"), nil
+	}
+}
+
+// sealer reads for Resolve as well, and has the key sealed in the same step: what it does not find will never come.
+func (r *registryClient) sealer() broker.StatusReader {
+	return func(ctx context.Context, it broker.Item) (broker.Verdict, error) {
+		found, err := r.seal(ctx, it)
+		switch {
+		case err != nil:
+			return broker.Verdict{}, err
+		case found != "":
+			return broker.FoundApplied(found, "the registry shows "+found+" under the item's key"), nil
+		}
+		return broker.FoundAbsent("the registry had nothing under the item's key and has sealed it").Final(), nil
+	}
+}
 
 // surface reads the surface as it is now.
 func (r *registryClient) surface(ctx context.Context) (contract.CurrentSurfaceState, error) {
@@ -132,6 +187,14 @@ func (r *registryClient) release(ctx context.Context, p place) error {
 type statusError struct {
 	status int
 	text   string
+}
+
+// code is the status; 0 for no answer.
+func (e *statusError) code() int {
+	if e == nil {
+		return 0
+	}
+	return e.status
 }
 
 func (e *statusError) Error() string {

@@ -19,6 +19,9 @@ type confirmer interface {
 	Execute(ctx context.Context, req broker.Request, exec broker.Executor) (*contract.OperationResult, error)
 	Lookup(ctx context.Context, tenant string, key uuid.UUID) (*broker.Status, error)
 	Cancel(ctx context.Context, tenant string, key uuid.UUID) (*contract.OperationResult, error)
+	Resolve(ctx context.Context, r broker.Resolution, read broker.StatusReader) (*contract.OperationResult, error)
+	ListUnresolved(ctx context.Context, p broker.Page) ([]broker.UnresolvedKey, error)
+	Purge(ctx context.Context, p broker.Page) (int, error)
 }
 
 // database is where the claims are.
@@ -27,13 +30,22 @@ type database interface {
 	broker(cfg *broker.Config) (confirmer, error)
 	// executeTx confirms in one transaction, with effects in the same database, and then commits or rolls back.
 	executeTx(ctx context.Context, req broker.Request, commit bool) (*contract.OperationResult, error)
-	// forums counts the effects of a key that executeTx made.
+	// executeAtomic does the same in a transaction of the broker's own.
+	executeAtomic(ctx context.Context, req broker.Request) (*contract.OperationResult, error)
+	// executePerItem confirms with one transaction per item, with effects in the same database; before is called in each.
+	executePerItem(ctx context.Context, cfg *broker.Config, req broker.Request, before func(broker.Item) error) (
+		*contract.OperationResult, error)
+	// behindRelay opens the same database again, through a relay that loses the reply of one COMMIT; nil where there is no
+	// way on which it could be lost.
+	behindRelay(ctx context.Context) (*relayed, error)
+	// forums counts the effects of a key that executeTx, executeAtomic and executePerItem made.
 	forums(ctx context.Context, key uuid.UUID) (int, error)
 	// url opens the same database again, as the same role.
 	url() string
-	// about says what it is, and role whom it is used as; "" where there are no roles.
+	// about says what it is, role whom it is used as ("" where there are no roles), and warnings what is not as it should be.
 	about() string
 	role() string
+	warnings() []string
 	close() error
 }
 
@@ -74,8 +86,10 @@ type txDatabase[TTx any] struct {
 	queryRow         func(ctx context.Context, tx TTx, sql string, args ...any) interface{ Scan(...any) error }
 	shut             func() error
 	sql              statements
+	relay            func(ctx context.Context) (*relayed, error) // nil: there is no way to the database that could break
 	address          string
 	text, roleText   string
+	warningTexts     []string
 }
 
 // statements are the example's own: a matter, whose row carries the surface's version, and its forums.
@@ -89,6 +103,15 @@ func (d *txDatabase[TTx]) url() string   { return d.address }
 func (d *txDatabase[TTx]) about() string { return d.text }
 func (d *txDatabase[TTx]) role() string  { return d.roleText }
 func (d *txDatabase[TTx]) close() error  { return d.shut() }
+
+func (d *txDatabase[TTx]) warnings() []string { return d.warningTexts }
+
+func (d *txDatabase[TTx]) behindRelay(ctx context.Context) (*relayed, error) {
+	if d.relay == nil {
+		return nil, nil
+	}
+	return d.relay(ctx)
+}
 
 func (d *txDatabase[TTx]) broker(cfg *broker.Config) (confirmer, error) {
 	return broker.New(d.store, cfg)
@@ -113,6 +136,30 @@ func (d *txDatabase[TTx]) executeTx(ctx context.Context, req broker.Request, com
 		return nil, fmt.Errorf("commit: %w", err) // the result was provisional
 	}
 	return res, nil
+}
+
+func (d *txDatabase[TTx]) executeAtomic(ctx context.Context, req broker.Request) (*contract.OperationResult, error) {
+	b, err := broker.New(d.store, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.ExecuteAtomic(ctx, broker.TxRequest[TTx]{Request: req, ReadSurface: d.readSurface(req)}, d.executor(req))
+}
+
+func (d *txDatabase[TTx]) executePerItem(ctx context.Context, cfg *broker.Config, req broker.Request,
+	before func(broker.Item) error,
+) (*contract.OperationResult, error) {
+	b, err := broker.New(d.store, cfg)
+	if err != nil {
+		return nil, err
+	}
+	add := d.executor(req)
+	return b.ExecutePerItem(ctx, req, func(ctx context.Context, tx TTx, it broker.Item) (broker.Outcome, error) {
+		if err := before(it); err != nil {
+			return broker.Outcome{}, err
+		}
+		return add(ctx, tx, it)
+	})
 }
 
 // readSurface reads the matter's version inside the transaction.

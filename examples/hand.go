@@ -26,7 +26,7 @@ func propose(ctx context.Context, o *options, s streams) error {
 	if err != nil {
 		return err
 	}
-	return o.withBroker(ctx, func(b confirmer) error {
+	return o.withBroker(ctx, s.err, func(b confirmer) error {
 		c, err := b.Propose(ctx, o.tenant, p)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func confirm(ctx context.Context, o *options, s streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.close()) }()
-	return o.withBroker(ctx, func(b confirmer) error {
+	return o.withBroker(ctx, s.err, func(b confirmer) error {
 		req := broker.Request{Tenant: o.tenant, Confirmation: c, Current: o.current(c, s.err)}
 		res, err := b.Execute(ctx, req, o.executor(ledger, c.IdempotencyKey, s.err))
 		if err != nil {
@@ -64,6 +64,11 @@ func confirm(ctx context.Context, o *options, s streams) (err error) {
 // tellResult prints a result, and in words how it came. The error is errTold when an item needs attention.
 func tellResult(s streams, res *contract.OperationResult, err error) error {
 	fmt.Fprintf(s.err, "Answer: %s. %s\n", broker.AnswerOf(res, err), res.Summary())
+	return printResult(s, res)
+}
+
+// printResult prints a result. The error is errTold when an item needs attention.
+func printResult(s streams, res *contract.OperationResult) error {
 	if err := printJSON(s.out, res); err != nil {
 		return err
 	}
@@ -114,17 +119,34 @@ func lookup(ctx context.Context, o *options, s streams) error {
 	if err != nil {
 		return err
 	}
-	return o.withBroker(ctx, func(b confirmer) error {
+	return o.withBroker(ctx, s.err, func(b confirmer) error {
 		st, err := b.Lookup(ctx, o.tenant, key)
 		if err != nil {
 			return err
 		}
-		return printJSON(s.out, struct {
-			Phase        broker.Phase                   `json:"phase"`
-			Confirmation contract.OperationConfirmation `json:"confirmation"`
-			Result       *contract.OperationResult      `json:"result"`
-		}{st.Phase, st.Confirmation, st.Result})
+		return printJSON(s.out, statusOf(st))
 	})
+}
+
+// status is how a key stands, as it is printed.
+type status struct {
+	Phase          broker.Phase                   `json:"phase"`
+	Confirmation   contract.OperationConfirmation `json:"confirmation"`
+	Result         *contract.OperationResult      `json:"result"`
+	Contradictions []contradiction                `json:"contradictions,omitempty"`
+}
+
+type contradiction struct {
+	Attempt uuid.UUID                     `json:"attempt"`
+	Said    contract.OperationItemOutcome `json:"said"`
+}
+
+func statusOf(st *broker.Status) status {
+	s := status{Phase: st.Phase, Confirmation: st.Confirmation, Result: st.Result}
+	for _, c := range st.Contradictions {
+		s.Contradictions = append(s.Contradictions, contradiction(c))
+	}
+	return s
 }
 
 // cancel makes sure that a key never runs, and prints the result that its late confirm will get.
@@ -133,7 +155,7 @@ func cancel(ctx context.Context, o *options, s streams) error {
 	if err != nil {
 		return err
 	}
-	return o.withBroker(ctx, func(b confirmer) error {
+	return o.withBroker(ctx, s.err, func(b confirmer) error {
 		res, err := b.Cancel(ctx, o.tenant, key)
 		if err != nil {
 			return err
@@ -149,7 +171,11 @@ func cancel(ctx context.Context, o *options, s streams) error {
 
 // key is the command's argument.
 func (o *options) key() (uuid.UUID, error) {
-	key, err := uuid.Parse(o.args[1])
+	return parseKey(o.args[1])
+}
+
+func parseKey(text string) (uuid.UUID, error) {
+	key, err := uuid.Parse(text)
 	if err != nil {
 		return key, usageError("KEY must be a confirmation's idempotency_key, such as 0198c0de-7a11-7000-8000-00000000c0de")
 	}
@@ -164,7 +190,7 @@ func (o *options) ledgerByHand() string {
 }
 
 // withBroker opens the database for one call.
-func (o *options) withBroker(ctx context.Context, call func(confirmer) error) (err error) {
+func (o *options) withBroker(ctx context.Context, notes io.Writer, call func(confirmer) error) (err error) {
 	url := o.database
 	if url == "" {
 		url = "sqlite:confirmexec.db"
@@ -174,6 +200,9 @@ func (o *options) withBroker(ctx context.Context, call func(confirmer) error) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
+	for _, warning := range db.warnings() {
+		fmt.Fprintf(notes, "Warning: %s\n", warning)
+	}
 	b, err := db.broker(&broker.Config{Lease: o.lease})
 	if err != nil {
 		return err

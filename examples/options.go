@@ -24,7 +24,10 @@ By hand:
   go run ./examples confirm < confirmation.json   execute it; prints the result
   go run ./examples lookup KEY                    print how a key stands
   go run ./examples cancel KEY                    make sure that a key never runs
-                                                  ("cancel" without a key is the scenario)
+  go run ./examples unresolved                    list the keys that need somebody
+  go run ./examples resolve KEY                   settle one by reading the registry's file
+             ("cancel" and "resolve" without a key are scenarios)
+
 Flags:
 
   -database sqlite:PATH | postgres://USER@HOST/DB
@@ -37,6 +40,9 @@ Flags:
   -json      (scenarios) one JSON object a line for each scenario, and nothing else on stdout
   -tenant NAME
              (by hand) whose operation it is. Default demo-firm.
+  -by NAME   (resolve) who stands for the verdict. Default: the user of this system.
+  -limit N   (unresolved) how many keys, 1 to 1000. Default 100.
+  -after KEY (unresolved) go on after this key, the last one of the page before
   -version V (confirm) the version that the surface has now. Default: the confirmation's own.
   -slow D    (confirm) how long the registry takes for an item, such as 30s: time to kill it
   -lease D   (confirm) how long a confirm may hold its key without a word. Default 1m.
@@ -48,6 +54,8 @@ needs attention; 2 for a usage error.
 // options are the command line.
 type options struct {
 	database, ledger, tenant, version string
+	by, after                         string
+	limit                             int
 	json                              bool
 	slow, lease                       time.Duration
 	args                              []string        // what is not a flag, in order
@@ -78,6 +86,9 @@ func parseOptions(args []string) (*options, error) {
 	if o.lease <= 0 || o.slow < 0 {
 		return nil, usageError("-lease must be more than 0, and -slow at least 0")
 	}
+	if o.limit < 1 || o.limit > 1000 {
+		return nil, usageError("-limit must be from 1 to 1000")
+	}
 	return o, nil
 }
 
@@ -88,6 +99,9 @@ func (o *options) flagSet() *flag.FlagSet {
 	flags.StringVar(&o.ledger, "ledger", "", "")
 	flags.StringVar(&o.tenant, "tenant", "demo-firm", "")
 	flags.StringVar(&o.version, "version", "", "")
+	flags.StringVar(&o.by, "by", "", "")
+	flags.StringVar(&o.after, "after", "", "")
+	flags.IntVar(&o.limit, "limit", 100, "")
 	flags.BoolVar(&o.json, "json", false, "")
 	flags.DurationVar(&o.slow, "slow", 0, "")
 	flags.DurationVar(&o.lease, "lease", time.Minute, "")
@@ -99,7 +113,7 @@ type command func(ctx context.Context, o *options, s streams) error
 
 // command finds the command, and refuses arguments and flags that it does not take.
 func (o *options) command() (command, error) {
-	name := ""
+	name, key := "", len(o.args) > 1 && !isScenario(o.args[1])
 	if len(o.args) > 0 {
 		name = o.args[0]
 	}
@@ -112,8 +126,12 @@ func (o *options) command() (command, error) {
 		return confirm, o.takes(0, "database", "ledger", "tenant", "version", "slow", "lease")
 	case name == "lookup":
 		return lookup, o.takes(1, "database", "tenant")
-	case name == "cancel" && len(o.args) > 1 && !isScenario(o.args[1]):
+	case name == "cancel" && key:
 		return cancel, o.takes(1, "database", "tenant")
+	case name == "unresolved":
+		return unresolved, o.takes(0, "database", "tenant", "limit", "after")
+	case name == "resolve" && key:
+		return resolve, o.takes(1, "database", "ledger", "tenant", "by")
 	}
 	for _, name := range o.args {
 		if !isScenario(name) {

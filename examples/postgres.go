@@ -77,16 +77,25 @@ func withRole(dsn, role, password string) (string, error) {
 }
 
 func connectPostgres(ctx context.Context, dsn string) (database, error) {
-	pool, err := pgxpool.New(ctx, dsn)
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("-database is not a URL that pgx takes") // err would show it
+	}
+	d, err := openPostgres(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.address = dsn
+	d.relay = func(ctx context.Context) (*relayed, error) { return openRelayed(ctx, cfg) }
+	return d, nil
+}
+
+func openPostgres(ctx context.Context, cfg *pgxpool.Config) (*txDatabase[pgx.Tx], error) {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	text, roleText, err := checkRole(ctx, pool)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return &txDatabase[pgx.Tx]{
+	d := &txDatabase[pgx.Tx]{
 		store:    pgstore.New(pool),
 		begin:    pool.Begin,
 		commit:   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
@@ -99,25 +108,41 @@ func connectPostgres(ctx context.Context, dsn string) (database, error) {
 			return tx.QueryRow(ctx, sql, args...)
 		},
 		shut: func() error { pool.Close(); return nil }, sql: postgresStatements,
-		address: dsn, text: text, roleText: roleText,
-	}, nil
+	}
+	if err := d.check(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return d, nil
 }
 
-// checkRole asks PostgreSQL whether row-level security is forced on the claims and whether it binds the role that is
-// connected. It fails unless both are so, and says it for the reader.
-func checkRole(ctx context.Context, pool *pgxpool.Pool) (text, roleText string, err error) {
-	const ask = `SELECT current_user, rolsuper, rolbypassrls, relrowsecurity AND relforcerowsecurity,
-			current_setting('server_version')
-		FROM pg_roles, pg_class WHERE rolname = current_user AND pg_class.oid = 'agents.agent_idempotency_key'::regclass`
+// check refuses a database that cannot keep the promises, as a service should when it starts, and notes for the reader
+// what it is. That a server may lose acknowledged commits is only a warning here: one for tests may.
+func (d *txDatabase[TTx]) check(ctx context.Context, pool *pgxpool.Pool) error {
+	err := pgstore.Check(ctx, pool, nil)
+	found, ok := errors.AsType[*pgstore.CheckError](err)
+	if err != nil && !ok {
+		return err
+	}
+	if ok {
+		var wrong []pgstore.Finding
+		for _, f := range found.Findings {
+			if f.Kind == "durability" {
+				d.warningTexts = append(d.warningTexts, f.Problem+"; "+f.Fix)
+			} else {
+				wrong = append(wrong, f)
+			}
+		}
+		if len(wrong) > 0 {
+			return &pgstore.CheckError{Findings: wrong}
+		}
+	}
 	var role, version string
-	var superuser, bypass, forced bool
-	if err := pool.QueryRow(ctx, ask).Scan(&role, &superuser, &bypass, &forced, &version); err != nil {
-		return "", "", fmt.Errorf("check the role: %w", err)
+	err = pool.QueryRow(ctx, `SELECT current_user, current_setting('server_version')`).Scan(&role, &version)
+	if err != nil {
+		return fmt.Errorf("ask the server who it is: %w", err)
 	}
-	if superuser || bypass || !forced {
-		return "", "", fmt.Errorf("row-level security does not bind the role %s: superuser %t, bypassrls %t, forced %t",
-			role, superuser, bypass, forced)
-	}
-	return "PostgreSQL " + version + ", the table agents.agent_idempotency_key",
-		role + " (no superuser, no BYPASSRLS); row-level security is forced", nil
+	d.text = "PostgreSQL " + version + ", the table agents.agent_idempotency_key"
+	d.roleText = role + " (no superuser, no BYPASSRLS); row-level security binds it"
+	return nil
 }

@@ -70,13 +70,14 @@ type surface struct {
 }
 
 // registry is a court registry as services meet them: it enters what it is told, as often as it is told, and shows its
-// present version. It has no idea of idempotency.
+// present version. It has no idea of idempotency. But it can be told to seal an item's key, and refuses it from then on.
 type registry struct {
 	ledger *ledger
 
 	mu      sync.Mutex // guards the rest
 	version int
 	forums  map[uuid.UUID]string // the last forum of an item's key
+	sealed  map[uuid.UUID]bool   // items' keys
 	gates   map[place]*gate
 }
 
@@ -95,7 +96,9 @@ func registryProcess(_ context.Context, args []string, s streams) (err error) {
 	if err != nil {
 		return fmt.Errorf("registry: listen: %w", err)
 	}
-	r := &registry{ledger: l, version: 1, forums: map[uuid.UUID]string{}, gates: map[place]*gate{}}
+	r := &registry{
+		ledger: l, version: 1, forums: map[uuid.UUID]string{}, sealed: map[uuid.UUID]bool{}, gates: map[place]*gate{},
+	}
 	server := &http.Server{Handler: r.routes(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		_, _ = io.Copy(io.Discard, s.in)
@@ -113,6 +116,7 @@ func (r *registry) routes() http.Handler {
 	mux.HandleFunc("GET /surface", r.getSurface)
 	mux.HandleFunc("POST /forums", r.addForum)
 	mux.HandleFunc("GET /forums/{item_key}", r.getForum)
+	mux.HandleFunc("PUT /seals/{item_key}", r.putSeal)
 	// What a real registry does not have: the scenarios set faults with these.
 	mux.HandleFunc("POST /move", r.postMove)
 	mux.HandleFunc("POST /fault", r.postFault)
@@ -133,6 +137,10 @@ func (r *registry) addForum(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	made, err := r.enter(c, g.Move)
+	if errors.Is(err, errSealed) {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -160,10 +168,15 @@ func (r *registry) refuse(w http.ResponseWriter, c call) {
 	http.Error(w, "the registry takes no filings for this forum", http.StatusUnprocessableEntity)
 }
 
+var errSealed = errors.New("the item's key is sealed")
+
 // enter writes the call to the ledger, and moves the surface if it is to move.
 func (r *registry) enter(c call, move bool) (made string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.sealed[c.ItemKey] {
+		return "", errors.Join(errSealed, r.ledger.append(c.entry("refused")))
+	}
 	if err := r.ledger.append(c.entry("added")); err != nil {
 		return "", err
 	}
@@ -193,7 +206,12 @@ func drop(w http.ResponseWriter) {
 }
 
 // getForum tells whether an item was entered.
-func (r *registry) getForum(w http.ResponseWriter, req *http.Request) {
+func (r *registry) getForum(w http.ResponseWriter, req *http.Request) { r.tellForum(w, req, false) }
+
+// putSeal refuses an item's key from now on, and tells whether it was entered before.
+func (r *registry) putSeal(w http.ResponseWriter, req *http.Request) { r.tellForum(w, req, true) }
+
+func (r *registry) tellForum(w http.ResponseWriter, req *http.Request, seal bool) {
 	key, err := uuid.Parse(req.PathValue("item_key"))
 	if err != nil {
 		http.Error(w, "want an item's key", http.StatusBadRequest)
@@ -201,6 +219,7 @@ func (r *registry) getForum(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	made, ok := r.forums[key]
+	r.sealed[key] = r.sealed[key] || seal
 	r.mu.Unlock()
 	if !ok {
 		http.Error(w, "not entered", http.StatusNotFound)

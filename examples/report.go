@@ -17,7 +17,20 @@ type report struct {
 	story       []string
 	told        told // the decisive, last confirm
 	calls       int  // on the executor, counted in the ledger
+	notes       []note
+	skipped     string // why it was not carried out
 	differences []string
+}
+
+// note is one more line of a report.
+type note struct{ name, text string }
+
+// answer is the decisive one, in one word.
+func (r *report) answer() string {
+	if r.skipped != "" {
+		return "skipped"
+	}
+	return r.told.word()
 }
 
 // expectation is what a scenario must come to.
@@ -30,6 +43,9 @@ type expectation struct {
 
 // compare names everything in which r differs from what was expected; none when it is as expected.
 func compare(want expectation, r *report) []string {
+	if r.skipped != "" {
+		return nil
+	}
 	var d []string
 	differ := func(what string, got, want any) {
 		if got != want {
@@ -41,16 +57,16 @@ func compare(want expectation, r *report) []string {
 	if r.told.result != nil {
 		tally, replayed = r.told.result.Tally(), r.told.result.Replayed
 	}
-	differ("the answer", r.told.word(), want.answer)
+	differ("the answer", r.answer(), want.answer)
 	differ("executor calls", r.calls, want.calls)
 	differ("the tally", fmt.Sprintf("%+v", tally), fmt.Sprintf("%+v", want.tally))
 	differ("replayed", replayed, want.replayed)
 	return d
 }
 
-// outcomes are the result's; none for a refusal.
+// outcomes are the result's; none for a refusal, and for what is no longer kept.
 func (r *report) outcomes() []contract.OperationItemOutcome {
-	if r.told.result == nil {
+	if r.told.result == nil || r.told.result.Outcomes == nil {
 		return []contract.OperationItemOutcome{}
 	}
 	return r.told.result.Outcomes
@@ -64,7 +80,7 @@ func (r *report) line() ([]byte, error) {
 		ExecutorCalls int                             `json:"executor_calls"`
 		Outcomes      []contract.OperationItemOutcome `json:"outcomes"`
 		OK            bool                            `json:"ok"`
-	}{r.name, r.told.word(), r.calls, r.outcomes(), len(r.differences) == 0})
+	}{r.name, r.answer(), r.calls, r.outcomes(), len(r.differences) == 0})
 }
 
 // width is how wide the text is, and margin where the right-hand side of a report begins.
@@ -79,18 +95,30 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s%s\n%s\n", head, strings.Repeat("─", max(width-utf8.RuneCountInString(head), 0)),
 		wrap(strings.Join(r.story, " "), ""))
 	fmt.Fprintln(w)
-	row(w, "answer", r.told.word())
-	if r.told.err != nil {
-		row(w, "why", r.told.err.Error())
+	row(w, "answer", r.answer())
+	if r.skipped != "" {
+		row(w, "why", r.skipped)
+	} else {
+		r.printTold(w)
 	}
-	row(w, "executor calls", fmt.Sprintf("%d in the registry's ledger", r.calls))
-	r.printResult(w)
+	for _, n := range r.notes {
+		row(w, n.name, n.text)
+	}
 	if len(r.differences) == 0 {
 		fmt.Fprintln(w, "  ok")
 	}
 	for _, d := range r.differences {
 		row(w, "DIFFERS", d)
 	}
+}
+
+// printTold tells the decisive answer, and how often the executor was called.
+func (r *report) printTold(w io.Writer) {
+	if r.told.err != nil {
+		row(w, "why", r.told.err.Error())
+	}
+	row(w, "executor calls", fmt.Sprintf("%d in the registry's ledger", r.calls))
+	r.printResult(w)
 }
 
 // printResult tells the one result three times: as a board, in prose, and by what to do about it.
@@ -102,6 +130,11 @@ func (r *report) printResult(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  %-16s%s\n", "board", strings.ReplaceAll(board(*res), "\n", "\n"+margin))
 	row(w, "prose", res.Summary())
+	for _, o := range res.Outcomes {
+		if o.By != "" {
+			row(w, "verdict", o.By+" on "+o.ItemID+": "+o.Detail)
+		}
+	}
 	if recovery := res.Recovery(); recovery != nil {
 		row(w, "recovery", recovery.Action+": "+recovery.Message)
 	}
@@ -115,7 +148,8 @@ func board(res contract.OperationResult) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, o := range res.Outcomes {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", o.ItemID, o.State, strings.Join(filled(o.Ref, string(o.Reason)), ", "))
+		provisional := map[bool]string{true: "provisional"}[o.Provisional]
+		fmt.Fprintf(table, "%s\t%s\t%s\n", o.ItemID, o.State, strings.Join(filled(o.Ref, string(o.Reason), provisional), ", "))
 	}
 	_ = table.Flush() // a Builder takes everything
 	t := res.Tally()

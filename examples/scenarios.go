@@ -29,7 +29,7 @@ var scenarios = []scenario{
 	{"drifted-surface", "the surface changed since the proposal", expectation{"stale", 0, none, false}, driftedSurface},
 	{"lost-reply", "a retry after the write moved the surface", expectation{"replayed", 1, applied1, true}, lostReply},
 	{"crash", "killed between the claim and its completion",
-		expectation{"ambiguous", 1, contract.Tally{Ambiguous: 1}, true}, crash},
+		expectation{"ambiguous", 1, contract.Tally{Ambiguous: 1}, true}, timed(crash)},
 	{"batch", "three items, and one of them fails",
 		expectation{"executed", 3, contract.Tally{Applied: 2, Failed: 1}, false}, batch},
 	{"same-key-other-content", "a confirmation that was changed on its way",
@@ -40,6 +40,16 @@ var scenarios = []scenario{
 		expectation{"executed", 0, contract.Tally{Applied: 2}, false}, transaction},
 	{"cancel", "cancelled before a late confirm",
 		expectation{"cancelled", 0, contract.Tally{Skipped: 1}, true}, cancelled},
+	{"resolve", "found by reading after a crash", expectation{"replayed", 1, applied1, true}, timed(resolved)},
+	{"resolve-absent", "found absent after a crash, for good",
+		expectation{"replayed", 0, contract.Tally{Failed: 1}, true}, timed(resolvedAbsent)},
+	{"paused-executor", "a stopped process wakes up after the verdict",
+		expectation{"replayed", 1, contract.Tally{Failed: 1}, true}, timed(pausedExecutor)},
+	{"per-item", "killed between two items of a batch in the database",
+		expectation{"replayed", 0, contract.Tally{Applied: 1, Skipped: 2}, true}, timed(perItem)},
+	{"lost-commit", "the acknowledgement of a COMMIT is lost",
+		expectation{"executed", 0, contract.Tally{Applied: 2}, false}, lostCommit},
+	{"purge", "the payload is forgotten, the key is not", expectation{"pruned", 1, none, true}, purged},
 }
 
 func firstConfirm(ctx context.Context, s *stage) error {
@@ -241,7 +251,7 @@ func otherFirm(ctx context.Context, s *stage) error {
 
 // transaction does not use the registry: its effects are rows in the claims' own database.
 func transaction(ctx context.Context, s *stage) error {
-	c, err := s.proposeOn(ctx, contract.CurrentSurfaceState{SurfaceKey: surfaceKey, ContractVersion: "v1"}, mumbai, delhi)
+	c, err := s.proposeOn(ctx, firmA, matter, mumbai, delhi)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,15 @@ import (
 
 // The tenants of the walk, and the forums that counsel adds.
 const (
-	firmA, firmB           = "firm-a", "firm-b"
+	firmA, firmB, firmC    = "firm-a", "firm-b", "firm-c"
 	mumbai, delhi, chennai = "nclt-mumbai", "nclt-delhi", "nclt-chennai"
 )
+
+// onCall stands for the verdicts of the walk.
+const onCall = "on-call"
+
+// matter is the surface of the matter in the database, which nothing moves.
+var matter = contract.CurrentSurfaceState{SurfaceKey: surfaceKey, ContractVersion: "v1"}
 
 var forumNames = map[string]string{mumbai: "NCLT Mumbai", delhi: "NCLT Delhi", chennai: "NCLT Chennai"}
 
@@ -34,6 +40,7 @@ type brokers struct {
 	broker     confirmer // as a service would have it, but patient: a busy machine takes its time
 	impatient  confirmer // does not wait for a first confirm that is running
 	acceptsAny confirmer // executes keys that were minted elsewhere
+	forgetful  confirmer // purges what was settled a millisecond ago
 }
 
 func newBrokers(db database) (*brokers, error) {
@@ -45,6 +52,7 @@ func newBrokers(db database) (*brokers, error) {
 		{&b.broker, broker.Config{ReplayWait: time.Minute}},
 		{&b.impatient, broker.Config{ReplayWait: -1}},
 		{&b.acceptsAny, broker.Config{AcceptUnmintedKeys: true}},
+		{&b.forgetful, broker.Config{PayloadRetention: time.Millisecond}},
 	} {
 		var err error
 		if *want.to, err = db.broker(&want.cfg); err != nil {
@@ -66,6 +74,11 @@ func (t told) word() string { return broker.AnswerOf(t.result, t.err) }
 // say adds to the report what happened.
 func (s *stage) say(format string, args ...any) {
 	s.story = append(s.story, fmt.Sprintf(format, args...))
+}
+
+// note adds a line to the report.
+func (s *stage) note(name, format string, args ...any) {
+	s.notes = append(s.notes, note{name, fmt.Sprintf(format, args...)})
 }
 
 // expect reports a difference unless ok.
@@ -99,13 +112,13 @@ func (s *stage) propose(ctx context.Context, ids ...string) (contract.OperationC
 	if err != nil {
 		return contract.OperationConfirmation{}, err
 	}
-	return s.proposeOn(ctx, now, ids...)
+	return s.proposeOn(ctx, firmA, now, ids...)
 }
 
-func (s *stage) proposeOn(ctx context.Context, seen contract.CurrentSurfaceState, ids ...string) (
+func (s *stage) proposeOn(ctx context.Context, firm string, seen contract.CurrentSurfaceState, ids ...string) (
 	contract.OperationConfirmation, error,
 ) {
-	c, err := s.broker.Propose(ctx, firmA, proposal(seen, ids...))
+	c, err := s.broker.Propose(ctx, firm, proposal(seen, ids...))
 	if err != nil {
 		return c, fmt.Errorf("propose: %w", err)
 	}

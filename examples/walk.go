@@ -81,6 +81,9 @@ func (w *walker) introduce() {
 	if role := w.db.role(); role != "" {
 		fmt.Fprintf(w.notes, "The role           %s\n", role)
 	}
+	for _, warning := range w.db.warnings() {
+		fmt.Fprintf(w.notes, "Warning            %s\n", warning)
+	}
 }
 
 // walker is everything that a walk needs.
