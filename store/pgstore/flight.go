@@ -133,8 +133,11 @@ func (f joinedFlight) run(ctx context.Context, steps []step) error {
 // statementsSeen are the statements that a connection has prepared for this package.
 type statementsSeen map[string]bool
 
-// knownTo returns what a connection has seen.
+// knownTo returns what a connection has seen; nil, which knows nothing and learns nothing, without one.
 func knownTo(conn *pgx.Conn) statementsSeen {
+	if conn == nil { // a caller's own kind of transaction may not tell
+		return nil
+	}
 	const key = "confirmexec.statements"
 	data := conn.PgConn().CustomData()
 	seen, ok := data[key].(statementsSeen)
@@ -155,6 +158,9 @@ func (s statementsSeen) all(steps []step) bool {
 }
 
 func (s statementsSeen) add(steps []step) {
+	if s == nil {
+		return
+	}
 	for _, st := range steps {
 		s[st.sql] = true
 	}
