@@ -134,3 +134,68 @@ func ExampleNew() {
 func addForum(_ context.Context, it broker.Item) (broker.Outcome, error) {
 	return broker.Applied("forum/" + it.ID), nil
 }
+
+// The broker owns the transaction; its result is final.
+func ExampleBroker_ExecuteAtomic() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	req := broker.TxRequest[*memstore.Tx]{Request: broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}}
+	res, err := b.ExecuteAtomic(ctx, req, func(_ context.Context, _ *memstore.Tx, it broker.Item) (broker.Outcome, error) {
+		return broker.Applied("forum/" + it.ID), nil // writes through the transaction
+	})
+	fmt.Println(broker.AnswerOf(res, err), "-", res.Summary())
+	// Output: executed - 1 of 1 item applied.
+}
+
+// Each item commits on its own: one that fails undoes nothing of the others.
+func ExampleBroker_ExecutePerItem() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai", "NCLT Delhi"))
+	res, err := b.ExecutePerItem(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface},
+		func(_ context.Context, _ *memstore.Tx, it broker.Item) (broker.Outcome, error) {
+			if it.ID == "2" {
+				return broker.Outcome{}, errors.New("there is a forum of that name")
+			}
+			return broker.Applied("forum/" + it.ID), nil
+		})
+	fmt.Println(broker.AnswerOf(res, err), "-", res.Summary())
+	// Output: executed - 1 of 2 items applied, 1 failed (2).
+}
+
+// What an executor left open is settled by reading: Resolve never runs one.
+func ExampleBroker_Resolve() {
+	ctx, b := context.Background(), newBroker()
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	res, err := b.Execute(ctx, broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface},
+		func(context.Context, broker.Item) (broker.Outcome, error) {
+			return broker.Outcome{}, errors.New("the connection was reset") // after the call, or before it?
+		})
+	fmt.Println(broker.AnswerOf(res, err))
+	open, _ := b.ListUnresolved(ctx, broker.Page{Tenant: "firm-a"})
+	for _, u := range open {
+		res, err = b.Resolve(ctx, broker.Resolution{Tenant: "firm-a", Key: u.Key, By: "on-call"},
+			func(_ context.Context, it broker.Item) (broker.Verdict, error) {
+				return broker.FoundApplied("forum/"+it.ID, "it is in the registry"), nil
+			})
+		fmt.Println(err, res.Outcomes[0].State, "by", res.Outcomes[0].By)
+	}
+	// Output:
+	// ambiguous
+	// <nil> applied by on-call
+}
+
+// Purge forgets payloads, never keys.
+func ExampleBroker_Purge() {
+	ctx := context.Background()
+	b, _ := broker.New(memstore.New(nil), &broker.Config{PayloadRetention: 1})
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai"))
+	req := broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}
+	_, _ = b.Execute(ctx, req, addForum)
+	n, err := b.Purge(ctx, broker.Page{Tenant: "firm-a"})
+	fmt.Println(n, err)
+	res, err := b.Execute(ctx, req, addForum)
+	fmt.Println(broker.AnswerOf(res, err), "-", res.Summary())
+	// Output:
+	// 1 <nil>
+	// pruned - It was settled before; the details are no longer kept.
+}
