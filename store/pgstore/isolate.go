@@ -60,7 +60,7 @@ func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, p
 		switch {
 		case lent.seen.retry != nil:
 			return nil, lent.seen.retry
-		case kindOf(err) == store.ErrTxEnded: //nolint:errorlint // kindOf returns the sentinel itself
+		case kindOf(err) == store.ErrTxEnded, kindOf(err) == store.ErrRetryTx: //nolint:errorlint // they are the sentinels themselves
 			return nil, err
 		}
 		if reason = lent.seen.first; reason == nil { // swallowed out of our sight: the aborted transaction is all that shows
