@@ -28,7 +28,8 @@ func (p Place) String() string {
 // Kind is what a fault does. Make one with the functions below, or take one of the variables.
 type Kind struct {
 	name   string
-	strike func(s *session, at Place, held []message) // held is the answer that has not been relayed
+	strike func(s *session, at Place, kept []message) // kept has not been relayed: Before the flight, Executed its answer
+	only   Place                                      // the one place where it can strike; 0: everywhere
 	state  string                                     // of an ERROR, which the server itself is made to answer
 }
 
@@ -41,15 +42,18 @@ func (k Kind) Then(f func()) Kind {
 	if strike == nil {
 		return k // an ERROR ends with its answer
 	}
-	k.strike = func(s *session, at Place, held []message) {
-		strike(s, at, held)
+	k.strike = func(s *session, at Place, kept []message) {
+		strike(s, at, kept)
 		f()
 	}
 	return k
 }
 
-// Possible says whether the fault can strike there: an ERROR is an answer, and a flight that has been answered gets no other.
-func (k Kind) Possible(at Place) bool { return k.state == "" || at != Replied }
+// Possible says whether the fault can strike there. An ERROR is an answer, and a flight that has been answered gets no other; what
+// is Late has not been executed yet.
+func (k Kind) Possible(at Place) bool {
+	return (k.state == "" || at != Replied) && (k.only == 0 || k.only == at)
+}
 
 // The faults that only need a connection.
 var (
@@ -71,6 +75,26 @@ var (
 	Partition = Kind{name: "partition", strike: func(s *session, _ Place, _ []message) { s.silence(nil) }}
 )
 
+// Late resets the connection to the client, Before only, while the flight is still on its way: the server gets it after d, executes
+// it, and then sees the client gone. Whoever reads meanwhile must not conclude anything.
+func Late(d time.Duration) Kind {
+	return Kind{name: "late", only: Before, strike: func(s *session, _ Place, flight []message) {
+		healed := s.in.healing()
+		s.silent.Store(true)
+		s.resetClient()
+		s.running.Go(func() {
+			defer func() { _ = s.server.Close() }()
+			select {
+			case <-healed:
+			case <-time.After(d):
+			}
+			if s.send(flight) == nil && finish(s.server) == nil {
+				<-s.serverGone
+			}
+		})
+	}}
+}
+
 // Error makes the server refuse the flight with an ERROR of this SQLSTATE. It is the server's own answer, so that both sides agree
 // on the state of the transaction. Before: the first thing in the flight fails. Executed: all of it is executed and then fails,
 // which undoes it as far as the server would. But of several statements in one Query the last is not executed, and a COMMIT of a
@@ -90,7 +114,7 @@ func Fatal(sqlState string) Kind {
 // Call calls f, and then everything passes unharmed. It waits for f, and after that a moment for the client to hang up, so that
 // one whose context f has ended meets the end before the answer.
 func Call(name string, f func()) Kind {
-	return Kind{name: name, strike: func(s *session, at Place, held []message) {
+	return Kind{name: name, strike: func(s *session, at Place, kept []message) {
 		f()
 		if at == Replied {
 			return
@@ -99,7 +123,9 @@ func Call(name string, f func()) Kind {
 		case <-s.clientGone:
 		case <-time.After(noticeTime):
 		}
-		_ = s.tell(held)
+		if at == Executed {
+			_ = s.tell(kept)
+		}
 	}}
 }
 
@@ -210,7 +236,7 @@ func (in *Injector) healing() chan struct{} {
 }
 
 func (in *Injector) relay(client, server net.Conn) {
-	s := &session{in: in, client: client, server: server, clientGone: make(chan struct{}), sql: map[string]string{}}
+	s := &session{in: in, client: client, server: server, clientGone: make(chan struct{}), serverGone: make(chan struct{}), sql: map[string]string{}}
 	s.running.Go(s.fromClient)
 	s.running.Go(s.fromServer)
 	s.running.Wait()

@@ -74,6 +74,21 @@ func TestFaultsOfTheConnection(t *testing.T) {
 	}
 }
 
+// What is late is executed after the client was cut off, and after whoever reads meanwhile without a lock.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	in, conn, admin := faulty(t)
+	in.Arm(1, Before, Late(50*time.Millisecond))
+	require.ErrorIs(t, add(conn, 1, unlimited), syscall.ECONNRESET)
+	require.True(t, in.Fired())
+	require.Eventually(t, func() bool { return len(notes(t, admin)) == 1 }, unlimited, time.Millisecond)
+	require.False(t, Late(0).Possible(Executed))
+	in.Arm(1, Before, Late(unlimited))
+	require.Error(t, add(dial(t, in), 2, unlimited))
+	in.Disarm()
+	require.Eventually(t, func() bool { return len(notes(t, admin)) == 2 }, unlimited, time.Millisecond, "Disarm lets it go")
+}
+
 // A partition leaves the server's transaction open until it is healed; silence ends with the client.
 func TestPartitionKeepsTheTransaction(t *testing.T) {
 	t.Parallel()
@@ -175,7 +190,9 @@ func TestErrorsOfPreparing(t *testing.T) {
 			conn, err := pgx.ConnectConfig(t.Context(), config)
 			require.NoError(t, err)
 			in.Arm(n, at, Error("57014"))
-			require.Error(t, add(conn, 1, unlimited))
+			var pe *pgconn.PgError
+			require.ErrorAs(t, add(conn, 1, unlimited), &pe)
+			require.Equal(t, "57014", pe.Code)
 			require.True(t, in.Fired())
 			wantNotes(t, admin)
 			require.NoError(t, conn.Close(t.Context()))

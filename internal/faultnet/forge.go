@@ -49,8 +49,8 @@ func queryText(m message) string {
 }
 
 // smuggled puts a statement into a flight of the extended protocol: before the Sync at its end, or before the last statement. It
-// also says after how many completed statements the server comes to it.
-func smuggled(flight []message, sql string, beforeLast bool) (longer []message, after int) {
+// also returns what comes before it, by kind.
+func smuggled(flight []message, sql string, beforeLast bool) (longer []message, before map[byte]int) {
 	place := len(flight) - 1
 	for beforeLast && place > 0 && flight[place].kind() != fromClientBind {
 		place--
@@ -58,33 +58,28 @@ func smuggled(flight []message, sql string, beforeLast bool) (longer []message, 
 	if beforeLast && place > 0 && flight[place-1].kind() == fromClientParse { // which has no name, or one that it keeps
 		place--
 	}
+	before = map[byte]int{}
 	for _, m := range flight[:place] {
-		if m.kind() == fromClientExecute {
-			after++
-		}
+		before[m.kind()]++
 	}
 	statement := []message{encoded(&pgproto3.Parse{Query: sql}), encoded(&pgproto3.Bind{}), encoded(&pgproto3.Execute{})}
-	return slices.Concat(flight[:place], statement, flight[place:]), after
+	return slices.Concat(flight[:place], statement, flight[place:]), before
 }
 
-// withoutSmuggled leaves out what the server says of a smuggled statement, which comes after so many others: the client has not
-// asked for that.
-func withoutSmuggled(answer []message, after int) []message {
-	drop := []byte{fromServerParsed, fromServerBound, fromServerComplete}
-	var told []message
-	for _, m := range answer {
-		switch {
-		case after == 0 && len(drop) > 0 && m.kind() == drop[0]:
-			drop = drop[1:]
-			continue
-		case m.kind() == fromServerError:
-			drop = nil
-		case m.kind() == fromServerComplete || m.kind() == fromServerEmpty:
-			after--
+// withoutSmuggled leaves out what the server says of a smuggled statement: the client has not asked for that.
+func withoutSmuggled(answer []message, before map[byte]int) []message {
+	seen := map[byte]int{}
+	return slices.DeleteFunc(slices.Clone(answer), func(m message) bool {
+		asked, ok := map[byte]byte{
+			fromServerParsed: fromClientParse, fromServerBound: fromClientBind,
+			fromServerComplete: fromClientExecute, fromServerEmpty: fromClientExecute,
+		}[m.kind()]
+		if !ok {
+			return false
 		}
-		told = append(told, m)
-	}
-	return told
+		seen[asked]++
+		return seen[asked] == before[asked]+1
+	})
 }
 
 // injected says whether m is an error that was made here.

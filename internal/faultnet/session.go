@@ -17,6 +17,7 @@ type session struct {
 	in             *Injector
 	client, server net.Conn
 	clientGone     chan struct{} // closed when nothing more comes from the client
+	serverGone     chan struct{} // closed when nothing more comes from the server
 	mute           atomic.Bool   // everything is swallowed
 	silent         atomic.Bool   // what ends the connections is not their ends
 	running        sync.WaitGroup
@@ -29,9 +30,9 @@ type session struct {
 
 // debts is what becomes of the answer to one flight.
 type debts struct {
-	order   *order // nil: it is relayed
-	swallow bool   // it is the answer to something that the client did not say
-	after   int    // the number of statements before a smuggled one; -1: there is none
+	order   *order       // nil: it is relayed
+	swallow bool         // it is the answer to something that the client did not say
+	before  map[byte]int // a smuggled statement; nil: there is none
 }
 
 // fromClient relays flights until the client ends.
@@ -98,7 +99,7 @@ func (s *session) depart(flight []message) error {
 	case o.at == Before && o.kind.state != "" && s.in.strike(o):
 		return s.ask([]message{query(raise(o.kind.state))}, debts{})
 	case o.at == Before && o.kind.state == "" && s.in.strike(o):
-		o.kind.strike(s, o.at, nil)
+		o.kind.strike(s, o.at, flight)
 		if s.mute.Load() {
 			return nil
 		}
@@ -119,13 +120,13 @@ func (s *session) ask(flight []message, d debts) error {
 
 // askToFail sends a flight that is executed, and fails after that.
 func (s *session) askToFail(flight []message, o *order) error {
-	d := debts{order: o, after: -1}
+	d := debts{order: o}
 	end, commits := flight[len(flight)-1], s.commits(flight)
 	switch {
 	case end.kind() == fromClientSync && commits:
-		flight, d.after = smuggled(flight, mine(o.kind.state), true)
+		flight, d.before = smuggled(flight, mine(o.kind.state), true)
 	case end.kind() == fromClientSync:
-		flight, d.after = smuggled(flight, raise(o.kind.state), false)
+		flight, d.before = smuggled(flight, raise(o.kind.state), false)
 	case end.kind() == fromClientQuery && commits:
 		if err := s.ask([]message{query(mine(o.kind.state))}, debts{swallow: true}); err != nil {
 			return err
@@ -158,6 +159,7 @@ func (s *session) send(flight []message) error {
 
 // fromServer relays answers until the server ends.
 func (s *session) fromServer() {
+	defer close(s.serverGone)
 	var split splitter
 	var held []message // the answer that an order is waiting for
 	err := pieces(s.server, func(piece []byte) error {
@@ -221,8 +223,8 @@ func (s *session) strike(d debts, held []message) error {
 		if slices.ContainsFunc(held, injected) {
 			s.in.strike(o)
 		}
-		if d.after >= 0 {
-			held = withoutSmuggled(held, d.after)
+		if d.before != nil {
+			held = withoutSmuggled(held, d.before)
 		}
 		return s.tell(held)
 	}
@@ -258,11 +260,16 @@ func (s *session) silence(until <-chan struct{}) {
 
 // reset ends both connections without a goodbye.
 func (s *session) reset() {
+	s.resetClient()
+	_ = s.server.Close()
+}
+
+func (s *session) resetClient() {
 	s.mute.Store(true)
 	if tcp, ok := s.client.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
-	_, _ = s.client.Close(), s.server.Close()
+	_ = s.client.Close()
 }
 
 // pieces reads until an error, which it returns.

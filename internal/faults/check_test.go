@@ -99,8 +99,8 @@ func (c *trial) checkAll() {
 // and what is known of an item stays.
 func (c *trial) checkMonotone() {
 	var settled []byte
-	since := 0 // the number of answers with which it was told
-	known := map[string]contract.OutcomeState{}
+	since := 0                                                          // the number of answers with which it was told
+	known, told := map[string]contract.OutcomeState{}, map[string]int{} // what of an item, and with which answer first
 	for i, a := range c.told {
 		if a.err != nil && settled != nil && a.asked >= since {
 			c.checkStillSettled(settled, a)
@@ -108,18 +108,21 @@ func (c *trial) checkMonotone() {
 		if a.res == nil || a.res.Pruned() {
 			continue
 		}
-		encoded := contract.EncodeOutcomes(a.res.Outcomes)
-		if settled != nil && !bytes.Equal(settled, encoded) {
+		encoded, later := contract.EncodeOutcomes(a.res.Outcomes), a.asked >= since
+		if settled != nil && !bytes.Equal(settled, encoded) && (later || a.res.Recovery() == nil) {
 			c.Errorf("I6: %v, after %s", a, settled)
 		}
 		if a.res.Recovery() == nil && settled == nil {
 			settled, since = encoded, i+1
 		}
 		for _, o := range a.res.Outcomes {
-			if was := known[o.ItemID]; was != "" && was != o.State {
+			if was := known[o.ItemID]; was != "" && was != o.State && (o.State != contract.Ambiguous || told[o.ItemID] <= a.asked) {
 				c.Errorf("I12: item %s is told %s after %s: %v", o.ItemID, o.State, was, a)
 			}
 			if o.State != contract.Ambiguous {
+				if known[o.ItemID] == "" {
+					told[o.ItemID] = i + 1
+				}
 				known[o.ItemID] = o.State
 			}
 		}

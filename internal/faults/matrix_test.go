@@ -19,8 +19,8 @@ import (
 // The least number of cases that make a whole enumeration. A change of the library that takes round trips away makes fewer, and is
 // the reason to lower them.
 const (
-	minimumCases      = 1500
-	minimumCasesShort = 300
+	minimumCases      = 5500
+	minimumCasesShort = 650
 )
 
 var (
@@ -48,6 +48,7 @@ func faults() []fault {
 		{name: "half-close", kind: plain(faultnet.HalfClose)},
 		{name: "silence", kind: impatient(faultnet.Silence)},
 		{name: "partition", kind: impatient(faultnet.Partition), chief: true},
+		{name: "late", kind: plain(faultnet.Late(lateness)), chief: true},
 		{name: "cancel", kind: func(leave func()) faultnet.Kind { return faultnet.Call("cancel", leave) }, unseen: []string{execute, perItem},
 			chief: true},
 		{name: "57P01", kind: plain(faultnet.Fatal("57P01")), inTurn: true, chief: true},
@@ -246,7 +247,7 @@ func (r *run) strikeInto(arm func(leave func())) {
 		r.Errorf("without a fault: %v", a)
 	case r.fired && !r.whole && r.unseen:
 		if r.known = r.scenario.mode == atomically && a.knownDefect(); !r.known {
-			r.Errorf("the fault is seen in the answer: %v", a)
+			r.Errorf("the fault is seen in the answer: %v (%v)", a, errors.Unwrap(a.err))
 		}
 	}
 }
@@ -270,7 +271,7 @@ func (m *matrix) report(t *testing.T, faults []fault, least int) {
 			cell := of(m.cells, at.String()+"/"+f.name)
 			switch {
 			case !f.kind(func() {}).Possible(at):
-				fmt.Fprint(table, "\t-") // documented there
+				fmt.Fprint(table, "\t-") // Possible says why
 				continue
 			case cell.fired == 0 && *only == "":
 				t.Errorf("%s never fired %s", f.name, at)

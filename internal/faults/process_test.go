@@ -27,18 +27,18 @@ import (
 )
 
 // processes at a time.
-const processes = 6
+const processes = 8
 
 // workLease is that of a worker. It is longer than a process takes to get from one boundary to the next.
 const workLease = 2 * time.Second
 
 // What a whole enumeration has at least. A worker has one boundary per item more than Execute.
-const minimumProcesses = 30
+const minimumProcesses = 36
 
 // TestKilledAtEveryBoundary kills the process that confirms at each of its boundaries, at each place. The key is settled by reading.
 func TestKilledAtEveryBoundary(t *testing.T) {
 	t.Parallel()
-	everyBoundaryOfAProcess(t, syscall.SIGKILL, func(ctx context.Context, p *worker) {
+	everyBoundaryOfAProcess(t, syscall.SIGKILL, func(ctx context.Context, p *worker, _ faultnet.Place) {
 		if !p.endedByItself() {
 			require.True(p, p.status.Signaled() && p.status.Signal() == syscall.SIGKILL, "it was not killed: %v", p.status)
 		}
@@ -52,7 +52,7 @@ func TestKilledAtEveryBoundary(t *testing.T) {
 func TestStoppedPastItsLease(t *testing.T) {
 	t.Parallel()
 	var contradicted atomic.Int32
-	everyBoundaryOfAProcess(t, syscall.SIGSTOP, func(ctx context.Context, p *worker) {
+	everyBoundaryOfAProcess(t, syscall.SIGSTOP, func(ctx context.Context, p *worker, at faultnet.Place) {
 		if p.endedByItself() {
 			p.in.Disarm()
 			p.aftermath(ctx, scenario{})
@@ -64,13 +64,14 @@ func TestStoppedPastItsLease(t *testing.T) {
 			require.Equal(p, allRun, p.confirm(ctx, "confirm meanwhile", p.calm, p.pool).states())
 			words = append(words, "in_progress")
 		}
+		if at == faultnet.Executed {
+			p.beforeReading = sync.OnceFunc(p.wake) // the fence is raised by then, and the key not settled
+		}
 		verdict := p.resolve(ctx, "resolve", p.calm)
 		require.NoError(p, verdict.err)
 		require.Nil(p, verdict.res.Recovery())
 		p.checkFence(ctx)
-		require.NoError(p, p.cmd.Process.Signal(syscall.SIGCONT))
-		p.wait()
-		require.True(p, p.endedByItself(), "it did not end by itself: %v", p.status)
+		p.wake()
 		assert.Contains(p, words, p.report().Answer)
 		p.afterWaking(ctx, verdict)
 		contradicted.Add(int32(len(p.contradicted)))
@@ -78,6 +79,16 @@ func TestStoppedPastItsLease(t *testing.T) {
 	if !testing.Short() {
 		assert.NotZero(t, contradicted.Load(), "no late effect contradicted a verdict")
 	}
+}
+
+// wake wakes the process up and waits until it has done its work.
+func (p *worker) wake() {
+	if !p.status.Stopped() {
+		return
+	}
+	require.NoError(p, p.cmd.Process.Signal(syscall.SIGCONT))
+	p.wait()
+	require.True(p, p.endedByItself(), "it did not end by itself: %v", p.status)
 }
 
 // afterWaking checks that a verdict stands though the attempt before has gone on.
@@ -187,8 +198,11 @@ func (p *worker) report() (r workReport) {
 	return r
 }
 
+// aftermath is what follows when a process has ended or was stopped.
+type aftermath func(ctx context.Context, p *worker, at faultnet.Place)
+
 // everyBoundaryOfAProcess sends a signal to a worker at the n-th boundary, n = 1, 2, 3, … until there is none.
-func everyBoundaryOfAProcess(t *testing.T, signal syscall.Signal, then func(context.Context, *worker)) {
+func everyBoundaryOfAProcess(t *testing.T, signal syscall.Signal, then aftermath) {
 	if testing.Short() {
 		t.Skip("processes belong to the long form")
 	}
@@ -225,7 +239,7 @@ type enumeration struct {
 }
 
 // one is one case. It says whether there may be more boundaries.
-func (e *enumeration) one(w *world, signal syscall.Signal, at faultnet.Place, n int, then func(context.Context, *worker)) (more bool) {
+func (e *enumeration) one(w *world, signal syscall.Signal, at faultnet.Place, n int, then aftermath) (more bool) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		p := &worker{trial: newTrial(e.T, w, fmt.Sprintf("%v/%s/%d", signal, at, n), execute), started: make(chan struct{})}
@@ -240,7 +254,7 @@ func (e *enumeration) one(w *world, signal syscall.Signal, at faultnet.Place, n 
 		p.start()
 		reached, struck := p.in.Reached(), !p.endedByItself()
 		whole := !struck && p.report().States == allRun
-		then(ctx, p)
+		then(ctx, p, at)
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.cases++

@@ -55,14 +55,15 @@ type trial struct {
 	cleanups []func()
 	failed   bool
 
-	mu           sync.Mutex
-	ledger       []effect
-	paper        string // the file of another process's effects; empty: there is none
-	calls        []invocation
-	told         []answer
-	taps         int             // confirms so far
-	fence        int64           // the highest that was seen
-	contradicted map[string]bool // items whose provisional verdict a late effect contradicts, as is recorded
+	mu            sync.Mutex
+	ledger        []effect
+	paper         string // the file of another process's effects; empty: there is none
+	calls         []invocation
+	told          []answer
+	taps          int             // confirms so far
+	fence         int64           // the highest that was seen
+	contradicted  map[string]bool // items whose provisional verdict a late effect contradicts, as is recorded
+	beforeReading func()          // is called by the reader of Resolve; nil: nothing
 }
 
 // invocation is one call on an executor.
@@ -355,6 +356,9 @@ func (c *trial) resolve(ctx context.Context, what string, b *broker.Broker[pgx.T
 	a := c.ask(what)
 	a.res, a.err = b.Resolve(ctx, broker.Resolution{Tenant: c.tenant, Key: c.c.IdempotencyKey, By: "the trial"},
 		func(_ context.Context, it broker.Item) (broker.Verdict, error) {
+			if c.beforeReading != nil {
+				c.beforeReading()
+			}
 			for _, e := range c.effects() {
 				if e.item == it.ID {
 					return broker.FoundApplied("ref/"+it.ID, "the ledger shows it"), nil

@@ -22,6 +22,7 @@ const (
 	storeTimeout = time.Second
 	lockTimeout  = 300 * time.Millisecond
 	callerWait   = 900 * time.Millisecond // of a caller that is met with silence
+	lateness     = 100 * time.Millisecond // of a flight whose client is cut off: less than the lock timeout, so that it can be waited for
 	patience     = time.Minute            // for everything that must happen in the end
 )
 
