@@ -237,8 +237,8 @@ func (in *Injector) healing() chan struct{} {
 
 func (in *Injector) relay(client, server net.Conn) {
 	s := &session{
-		in: in, client: client, server: server, sql: map[string]string{},
-		clientGone: make(chan struct{}), serverGone: make(chan struct{}),
+		in: in, client: client, server: server,
+		clientGone: make(chan struct{}), serverGone: make(chan struct{}), sql: map[string]string{},
 	}
 	s.running.Go(s.fromClient)
 	s.running.Go(s.fromServer)

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/faultnet"
 )
 
@@ -69,14 +68,9 @@ type matrix struct {
 	cells  map[string]*tally         // by place and fault
 	rows   map[string]*tally         // by scenario and mode
 	words  map[string]map[string]int // what was told in each, by scenario and mode
-	known  int                       // cases that show knownDefect
-	failed int
+	failed int                       // cases
 	cases  int
 }
-
-// knownDefect is what the broker is known to do wrong: its cases are counted, and not failed.
-const knownDefect = "ExecuteAtomic does not run its transaction again when the statement that meets a serialization failure or a " +
-	"deadlock is RELEASE SAVEPOINT: the item is told failed, or the transaction ended"
 
 func newMatrix() *matrix {
 	return &matrix{cells: map[string]*tally{}, rows: map[string]*tally{}, words: map[string]map[string]int{}}
@@ -91,9 +85,6 @@ func (m *matrix) add(r *run, cell string) {
 		m.words[row] = map[string]int{}
 	}
 	m.words[row][r.answered.word()]++
-	if r.known {
-		m.known++
-	}
 	if r.failed {
 		m.failed++
 	}
@@ -201,7 +192,6 @@ type run struct {
 	reached, fired bool     // the boundary; the fault
 	whole          bool     // it was answered as it is without a fault
 	answered       answer   // how it was answered
-	known          bool     // it shows knownDefect
 	unseen         bool     // the fault is not to be seen in the answer
 	meet           *meeting // with the other cases of the same fault; nil: it is alone
 }
@@ -246,15 +236,8 @@ func (r *run) strikeInto(arm func(leave func())) {
 	case !r.fired && !r.whole:
 		r.Errorf("without a fault: %v", a)
 	case r.fired && !r.whole && r.unseen:
-		if r.known = r.scenario.mode == atomically && a.knownDefect(); !r.known {
-			r.Errorf("the fault is seen in the answer: %v (%v)", a, errors.Unwrap(a.err))
-		}
+		r.Errorf("the fault is seen in the answer: %v (%v)", a, errors.Unwrap(a.err))
 	}
-}
-
-func (a answer) knownDefect() bool {
-	rolledBack := func(o contract.OperationItemOutcome) bool { return o.Reason == contract.ReasonRolledBack }
-	return errors.Is(a.err, contract.ErrTxEnded) || a.res != nil && slices.ContainsFunc(a.res.Outcomes, rolledBack)
 }
 
 // report prints the matrix, and fails when something was not enumerated.
@@ -287,9 +270,6 @@ func (m *matrix) report(t *testing.T, faults []fault, least int) {
 	}
 	_ = table.Flush()
 	t.Logf("%d cases, at least %d are expected\n%s", m.cases, least, b.String())
-	if m.known > 0 {
-		t.Logf("known, in %d cases: %s", m.known, knownDefect)
-	}
 	if m.cases < least && *only == "" {
 		t.Errorf("%d cases: the enumeration is not whole, at least %d are expected", m.cases, least)
 	}
