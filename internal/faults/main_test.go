@@ -47,3 +47,7 @@ func schema(ctx context.Context, adminDSN, appRole string) error {
 		GRANT SELECT, INSERT ON public.effect TO `+pgx.Identifier{appRole}.Sanitize())
 	return err
 }
+
+// short says whether a thin slice of every enumeration is enough, as it is beside all the other tests. The whole has the machine to
+// itself: CONFIRMEXEC_FAULTS=all go test ./internal/faults, which the gate does as a step of its own.
+func short() bool { return testing.Short() || os.Getenv("CONFIRMEXEC_FAULTS") != "all" }

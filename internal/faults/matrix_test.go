@@ -130,7 +130,7 @@ func TestEveryFaultAtEveryBoundary(t *testing.T) {
 		}
 	}
 	chains.Wait()
-	if testing.Short() {
+	if short() {
 		m.report(t, slices.DeleteFunc(faults(), func(f fault) bool { return !f.inTurn }), minimumCasesShort)
 		return
 	}
@@ -138,7 +138,7 @@ func TestEveryFaultAtEveryBoundary(t *testing.T) {
 }
 
 func (f fault) enumerated(s scenario) bool {
-	if testing.Short() {
+	if short() {
 		return f.inTurn && !s.taps && !s.warm
 	}
 	return f.chief || !s.taps && !s.warm

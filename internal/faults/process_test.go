@@ -37,7 +37,6 @@ const minimumProcesses = 36
 
 // TestKilledAtEveryBoundary kills the process that confirms at each of its boundaries, at each place. The key is settled by reading.
 func TestKilledAtEveryBoundary(t *testing.T) {
-	t.Parallel()
 	everyBoundaryOfAProcess(t, syscall.SIGKILL, func(ctx context.Context, p *worker, _ faultnet.Place) {
 		if !p.endedByItself() {
 			require.True(p, p.status.Signaled() && p.status.Signal() == syscall.SIGKILL, "it was not killed: %v", p.status)
@@ -50,7 +49,6 @@ func TestKilledAtEveryBoundary(t *testing.T) {
 // TestStoppedPastItsLease stops the process that confirms at each of its boundaries, settles the key meanwhile, and wakes it up: it
 // has lost the key, and what it still does against the verdict is recorded.
 func TestStoppedPastItsLease(t *testing.T) {
-	t.Parallel()
 	var contradicted atomic.Int32
 	everyBoundaryOfAProcess(t, syscall.SIGSTOP, func(ctx context.Context, p *worker, at faultnet.Place) {
 		if p.endedByItself() {
@@ -76,7 +74,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 		p.afterWaking(ctx, verdict)
 		contradicted.Add(int32(len(p.contradicted)))
 	})
-	if !testing.Short() {
+	if !short() {
 		assert.NotZero(t, contradicted.Load(), "no late effect contradicted a verdict")
 	}
 }
@@ -203,7 +201,7 @@ type aftermath func(ctx context.Context, p *worker, at faultnet.Place)
 
 // everyBoundaryOfAProcess sends a signal to a worker at the n-th boundary, n = 1, 2, 3, … until there is none.
 func everyBoundaryOfAProcess(t *testing.T, signal syscall.Signal, then aftermath) {
-	if testing.Short() {
+	if short() {
 		t.Skip("processes belong to the long form")
 	}
 	w := newWorld(t)

@@ -30,7 +30,7 @@ const minimumRestarts = 320
 // a crash: it comes when all of them stand at their boundary.
 func TestServerCrashesAtEveryBoundary(t *testing.T) {
 	switch {
-	case testing.Short():
+	case short():
 		t.Skip("crashes of the server belong to the long form")
 	case os.Getenv("CONFIRMEXEC_TEST_DSN") != "":
 		t.Skip("SKIPPED: the server is not ours to crash")
