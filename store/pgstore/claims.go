@@ -68,7 +68,9 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standin
 
 func (c claims) Progress(ctx context.Context, p store.ProgressParams) error {
 	var n int64
-	err := c.via.send(ctx, p.Tenant, false, c.sql.progressSteps(c.sql.finishLiveItem, p, &n))
+	// The row is locked first: whether the lease still runs is judged after the wait for it, not before.
+	steps := append([]step{{sql: c.sql.hold, args: heldArgs(p.Fenced)}}, c.sql.progressSteps(c.sql.finishLiveItem, p, &n)...)
+	err := c.via.send(ctx, p.Tenant, false, steps)
 	return only("record progress", n, store.ErrFenced, err)
 }
 
