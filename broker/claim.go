@@ -59,7 +59,7 @@ func (b *Broker[TTx]) claimParams(a *attempt) (store.ClaimParams, error) {
 		p.FirstItem = a.Confirmation.Items[0].ID
 	}
 	if p.AcceptUnminted {
-		content, err := encodeContent(a.Confirmation)
+		content, err := encodeContent(a.Confirmation.Proposal())
 		if err != nil {
 			return p, err
 		}

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -41,7 +40,7 @@ func (b *Broker[TTx]) Propose(ctx context.Context, tenant string, p contract.Ope
 	if err != nil {
 		return c, err
 	}
-	content, err := json.Marshal(p)
+	content, err := encodeContent(p)
 	if err != nil {
 		return c, err
 	}

@@ -123,6 +123,7 @@ func firstRun(res *contract.OperationResult) *contract.OperationResult {
 	return res
 }
 
-func encodeContent(c contract.OperationConfirmation) ([]byte, error) {
-	return json.Marshal(c.Proposal())
+// encodeContent is the form in which content is stored; contentOf reads it.
+func encodeContent(p contract.OperationProposal) ([]byte, error) {
+	return json.Marshal(p)
 }
