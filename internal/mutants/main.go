@@ -156,25 +156,17 @@ func (w *workshop) build(ctx context.Context, pkg, to string, flags ...string) (
 
 // overlay writes b's changed files and the file that maps them over the product's.
 func (w *workshop) overlay(b bug) (string, error) {
+	changed, err := b.plant(w.root)
+	if err != nil {
+		return "", err
+	}
 	replace := map[string]string{}
-	for i, e := range b.edits {
-		original := filepath.Join(w.root, e.file)
-		source := original
-		if changed, again := replace[original]; again {
-			source = changed
-		}
-		text, err := os.ReadFile(source)
-		if err != nil {
+	for original, text := range changed {
+		planted := filepath.Join(w.tmp, fmt.Sprintf("%d%s", len(replace), filepath.Ext(original)))
+		if err := os.WriteFile(planted, []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
-			return "", fmt.Errorf("%s holds the place to change %d times: keep bugs.go in step with the code", e.file, n)
-		}
-		changed := filepath.Join(w.tmp, fmt.Sprintf("%d%s", i, filepath.Ext(e.file)))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
-			return "", err
-		}
-		replace[original] = changed
+		replace[original] = planted
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -182,4 +174,25 @@ func (w *workshop) overlay(b bug) (string, error) {
 	}
 	file := filepath.Join(w.tmp, "overlay.json")
 	return file, os.WriteFile(file, data, 0o600)
+}
+
+// plant returns the texts of the files that b changes, by their paths. It fails when the code has moved on from b.
+func (b bug) plant(root string) (map[string]string, error) {
+	changed := map[string]string{}
+	for _, e := range b.edits {
+		path := filepath.Join(root, e.file)
+		text, again := changed[path]
+		if !again {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			text = string(data)
+		}
+		if n := strings.Count(text, e.old); n != 1 {
+			return nil, fmt.Errorf("%s holds the place to change %d times: keep bugs.go in step with the code", e.file, n)
+		}
+		changed[path] = strings.Replace(text, e.old, e.new, 1)
+	}
+	return changed, nil
 }
