@@ -35,7 +35,20 @@ const (
 	EffectUnknown
 )
 
-// Action is what the caller of a mutation does next. No action sends the same request again unchanged (R16).
+// String tells the effect's name: "by_code", "none" or "unknown".
+func (e Effect) String() string {
+	switch e {
+	case EffectNone:
+		return "none"
+	case EffectUnknown:
+		return "unknown"
+	case EffectByCode:
+	}
+	return "by_code"
+}
+
+// Action is what the caller of a mutation does next. No action of the retry table sends the same request again unchanged (R16);
+// [Decide] adds one for what was never sent, and one for reads.
 type Action string
 
 // The actions of the retry table.
@@ -50,6 +63,8 @@ const (
 	TreatAsUnknown   Action = "treat_as_unknown"   // unless a durable receipt is found
 	DoNotSubstitute  Action = "do_not_substitute"  // never create another execution instead
 	ReadExisting     Action = "read_existing"      // read the existing operation; never create a second
+	SendOriginal     Action = "send_original"      // it was never sent: the original operation, key and bytes, for the first time
+	RetryRead        Action = "retry_read"         // a read: the same request again, with its bytes and trace identity
 )
 
 // Rule is one row of the retry table: data for callers of every kind, and the only place where the codes are listed.
@@ -111,18 +126,24 @@ type Failure struct {
 	Reason  Reason
 	Effect  Effect // EffectByCode unless more is known
 	Message string // what was wrong and what to do
+	Current int64  // the revision or generation that stands now, for the caller to read again; 0: not told
 	Cause   error  // may hold sensitive text; not part of Error
 }
 
-// Error tells the code, the reason and the message.
+// Error tells the code, the reason, the message and the current revision, each if it is there.
 func (f *Failure) Error() string {
-	switch {
-	case f == nil:
+	if f == nil {
 		return "failure without content"
-	case f.Reason == "":
-		return fmt.Sprintf("%s: %s", f.Code, f.Message)
 	}
-	return fmt.Sprintf("%s: %s: %s", f.Code, f.Reason, f.Message)
+	text := string(f.Code)
+	if f.Reason != "" {
+		text += ": " + string(f.Reason)
+	}
+	text += ": " + f.Message
+	if f.Current != 0 {
+		text += fmt.Sprintf(" (current revision %d)", f.Current)
+	}
+	return text
 }
 
 // Unwrap returns the cause.

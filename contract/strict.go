@@ -22,6 +22,9 @@ var wireNames = map[string]bool{
 	"schema_version": true, "idempotency_key": true, "surface_key": true, "contract_version": true, "items": true,
 	"item_id": true, "op": true, "params": true, "outcomes": true, "state": true, "ref": true, "reason": true,
 	"detail": true, "replayed": true, "recovery": true, "action": true, "message": true,
+	"result": true, "method": true, "operation_id": true, "digest": true, "before": true, "after": true, "barrier": true,
+	"id": true, "active_calls": true, "epoch": true, "by": true, "provisional": true, "recorded_at": true, "failure": true,
+	"code": true, "effect": true, "current": true,
 }
 
 // refuseNull is called before every value that is decoded, whatever its type.
@@ -63,6 +66,8 @@ func typeName(t reflect.Type) string {
 		switch t.Kind() {
 		case reflect.Bool:
 			return "true or false"
+		case reflect.Int64:
+			return "a whole number"
 		case reflect.Slice:
 			return "an array"
 		case reflect.Struct:
