@@ -34,23 +34,31 @@ func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exe
 	if err := b.admit(ctx, b.store.Own(), a); err != nil {
 		return nil, fromStore(err)
 	}
-	for try := range maxTries {
-		if err := backOff(ctx, try); err != nil {
-			return nil, nothingDone(err)
-		}
+	err = again(ctx, a, func() (err error) {
 		res, err = b.atomicOnce(ctx, req, a, exec)
-		if !errors.Is(err, store.ErrRetryTx) && !errors.Is(err, contract.ErrRetryTx) {
-			break
-		}
-		if a.id, err = uuid.NewRandom(); err != nil {
-			return nil, nothingDone(err)
-		}
-		err = nothingDone(contract.ErrRetryTx)
-	}
+		return err
+	})
 	if err = fromStore(err); errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
 		return b.await(ctx, a)
 	}
 	return res, err
+}
+
+// again runs a transaction once, and again after a serialization failure or a deadlock, each time as an attempt of its own.
+func again(ctx context.Context, a *attempt, once func() error) error {
+	for try := range maxTries {
+		if err := backOff(ctx, try); err != nil {
+			return nothingDone(err)
+		}
+		err := once()
+		if !errors.Is(err, store.ErrRetryTx) && !errors.Is(err, contract.ErrRetryTx) {
+			return err
+		}
+		if a.id, err = uuid.NewRandom(); err != nil {
+			return nothingDone(err)
+		}
+	}
+	return nothingDone(contract.ErrRetryTx)
 }
 
 // maxTries bounds how often a transaction is run that meets serialization failures or deadlocks.

@@ -146,7 +146,9 @@ func (b *Broker[TTx]) runItem(ctx context.Context, a *attempt, held store.Fenced
 	}
 	r := runUntil(ctx, deadline,
 		func(ctx context.Context) (Outcome, error) { return exec(ctx, it) },
-		func(r returned) { b.observeLate(ctx, a, held, []contract.OperationItemOutcome{external(it.ID, r)}) })
+		func(r returned[Outcome]) {
+			b.observeLate(ctx, a, held, []contract.OperationItemOutcome{external(it.ID, r)})
+		})
 	return external(it.ID, r)
 }
 

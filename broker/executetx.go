@@ -105,11 +105,10 @@ func (b *Broker[TTx]) readSurface(ctx context.Context, tx TTx, req TxRequest[TTx
 		return res, nil
 	}
 	undone, err := b.store.Isolate(ctx, tx, 1, func(_ int, tx TTx) error { // which tells the transaction's own errors apart
-		r := <-start(func() (_ Outcome, err error) { // a panic must not leave the transaction behind
+		return guarded(func() (err error) { // a panic must not leave the transaction behind
 			a.Current, err = req.ReadSurface(ctx, tx)
-			return Outcome{}, err
+			return err
 		})
-		return r.err
 	})
 	if err != nil {
 		return nil, err

@@ -37,31 +37,45 @@ type UnresolvedKey struct {
 // *[contract.InvalidError], [contract.ErrDenied], [contract.ErrUnavailable].
 func (b *Broker[TTx]) ListUnresolved(ctx context.Context, p Page) (page []UnresolvedKey, err error) {
 	defer func(start time.Time) { b.observe(ctx, "list_unresolved", start, nil, err) }(time.Now())
-	if err := b.admitPage(ctx, "list_unresolved", &p); err != nil {
-		return nil, err
+	err = b.eachOpen(ctx, "list_unresolved", p, func(ctx context.Context, o store.Open) (bool, error) {
+		if ofMutation(o.Mode) {
+			return false, nil
+		}
+		u, needed, err := b.unresolved(ctx, p.Tenant, o)
+		if needed {
+			page = append(page, u)
+		}
+		return needed, err
+	})
+	return page, err
+}
+
+// eachOpen calls fn for the page's keys, and for those of the next pages while fn needs none: a page that turns out to hold
+// nothing is not the end.
+func (b *Broker[TTx]) eachOpen(ctx context.Context, method string, p Page, fn func(context.Context, store.Open) (needed bool, err error)) error {
+	if err := b.admitPage(ctx, method, &p); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
 	defer cancel()
-	for len(page) == 0 { // a page that turns out to hold nothing is not the end
+	for found := false; !found; {
 		open, err := b.store.Keep().List(ctx, store.ListParams{Tenant: p.Tenant, After: p.After, Limit: p.Limit})
 		if err != nil {
-			return nil, fromStore(err)
+			return fromStore(err)
 		}
 		if len(open) == 0 {
-			break
+			return nil
 		}
 		for _, o := range open {
-			u, needed, err := b.unresolved(ctx, p.Tenant, o)
+			needed, err := fn(ctx, o)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if needed {
-				page = append(page, u)
-			}
+			found = found || needed
 		}
 		p.After = open[len(open)-1].Key
 	}
-	return page, nil
+	return nil
 }
 
 // unresolved tells whether a listed key needs somebody. What an attempt that had lost its key said is looked at: the key may say

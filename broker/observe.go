@@ -17,8 +17,10 @@ type Observer interface {
 
 // Event is what may be told of a call: no key, no tenant, no content (S22). More fields may be added.
 type Event struct {
+	Boundary string // "operation" or "mutation"
 	Method   string // the method's name, such as "propose", "execute_per_item" or "resolve"
-	Answer   string // see AnswerOf; "resolved" for a Resolve that settled the key
+	Answer   string // see AnswerOf; "resolved" for a Resolve that settled the key; for a mutation its result code in lower case
+	Replayed bool   // the answer was recorded for an earlier call
 	Tally    contract.Tally
 	Duration time.Duration
 }
@@ -28,11 +30,7 @@ type Event struct {
 // "in_progress" or "not_minted"; "ok" for a call that has no result; "error" for anything else.
 func AnswerOf(res *contract.OperationResult, err error) string {
 	if err != nil {
-		f, ok := contract.FailureOf(err)
-		if !ok {
-			return "error"
-		}
-		return string(f.Reason[strings.LastIndexByte(string(f.Reason), '.')+1:])
+		return refusalAnswer(err)
 	}
 	switch {
 	case res == nil:
@@ -49,29 +47,51 @@ func AnswerOf(res *contract.OperationResult, err error) string {
 	return "executed"
 }
 
-func (b *Broker[TTx]) observe(ctx context.Context, method string, start time.Time, res *contract.OperationResult, err error) {
-	if b.cfg.Observer == nil && b.cfg.Logger == nil {
-		return
+func refusalAnswer(err error) string {
+	f, ok := contract.FailureOf(err)
+	if !ok {
+		return "error"
 	}
-	e := Event{Method: method, Answer: AnswerOf(res, err), Duration: time.Since(start)}
+	return string(f.Reason[strings.LastIndexByte(string(f.Reason), '.')+1:])
+}
+
+func (b *Broker[TTx]) observe(ctx context.Context, method string, start time.Time, res *contract.OperationResult, err error) {
+	e := Event{Boundary: "operation", Method: method, Answer: AnswerOf(res, err), Duration: time.Since(start)}
 	if method == "resolve" && e.Answer == "executed" { // it was settled, not executed
 		e.Answer = "resolved"
 	}
 	if res != nil {
-		e.Tally = res.Tally()
+		e.Replayed = res.Replayed
+		if b.cfg.Observer != nil || b.cfg.Logger != nil {
+			e.Tally = res.Tally()
+		}
 	}
+	b.tell(ctx, e)
+}
+
+func (b *Broker[TTx]) observeMutation(ctx context.Context, method string, start time.Time, r contract.Receipt, err error) {
+	e := Event{
+		Boundary: "mutation", Method: method, Answer: strings.ToLower(string(r.Result)), Replayed: r.Replayed, Duration: time.Since(start),
+	}
+	if err != nil {
+		e.Answer = refusalAnswer(err)
+	}
+	b.tell(ctx, e)
+}
+
+func (b *Broker[TTx]) tell(ctx context.Context, e Event) {
 	if b.cfg.Observer != nil {
 		b.cfg.Observer.Observe(ctx, e)
 	}
 	if b.cfg.Logger != nil {
-		b.cfg.Logger.LogAttrs(ctx, e.level(), "confirmexec", slog.String("boundary", "operation"), slog.String("method", e.Method),
+		b.cfg.Logger.LogAttrs(ctx, e.level(), "confirmexec", slog.String("boundary", e.Boundary), slog.String("method", e.Method),
 			slog.String("answer", e.Answer), slog.Int("applied", e.Tally.Applied), slog.Int("failed", e.Tally.Failed),
 			slog.Int("skipped", e.Tally.Skipped), slog.Int("ambiguous", e.Tally.Ambiguous), slog.Duration("duration", e.Duration))
 	}
 }
 
 func (e Event) level() slog.Level {
-	if e.Answer == "ambiguous" || e.Answer == "unavailable" || e.Answer == "error" {
+	if e.Answer == "ambiguous" || e.Answer == "unknown" || e.Answer == "unavailable" || e.Answer == "error" {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

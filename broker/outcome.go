@@ -60,26 +60,26 @@ func knownNoEffect(err error) bool {
 
 // external is what is known of an item whose effect is outside the database: only what the executor said, and nothing at
 // all after an error that does not say otherwise.
-func external(itemID string, r returned) contract.OperationItemOutcome {
+func external(itemID string, r returned[Outcome]) contract.OperationItemOutcome {
 	return known(itemID, r, contract.Ambiguous)
 }
 
 // transactional is what is known of an item whose effects are in the transaction: whatever went wrong, they are undone.
-func transactional(itemID string, r returned) contract.OperationItemOutcome {
+func transactional(itemID string, r returned[Outcome]) contract.OperationItemOutcome {
 	return known(itemID, r, contract.Failed)
 }
 
 // known turns what an executor returned into a storable outcome. An error beats an outcome, so that
 // `return Applied(id), err` is safe.
-func known(itemID string, r returned, unsure contract.OutcomeState) contract.OperationItemOutcome {
-	out := contract.OperationItemOutcome{ItemID: itemID, State: r.outcome.state, Ref: r.outcome.ref, Detail: r.outcome.detail}
+func known(itemID string, r returned[Outcome], unsure contract.OutcomeState) contract.OperationItemOutcome {
+	out := contract.OperationItemOutcome{ItemID: itemID, State: r.value.state, Ref: r.value.ref, Detail: r.value.detail}
 	switch {
 	case r.err != nil:
 		out = contract.OperationItemOutcome{ItemID: itemID, State: unsure, Reason: r.reason, Detail: r.text}
 		if r.none {
 			out.State = contract.Failed
 		}
-	case r.outcome.state == "":
+	case r.value.state == "":
 		out.State, out.Reason = unsure, contract.ReasonNoOutcome
 	}
 	return out.Clean()

@@ -108,12 +108,7 @@ func (b *Broker[TTx]) seize(ctx context.Context, r Resolution, c contract.Operat
 		return nil, err
 	}
 	deadline := b.leaseEnd()
-	seizeCtx, cancel := b.detached(ctx)
-	defer cancel()
-	s, err := b.store.Keep().Seize(seizeCtx, store.SeizeParams{ID: a.keyID(), Attempt: a.id, Lease: b.cfg.Lease})
-	if unknown(err) {
-		s, err = b.standing(ctx, a)
-	}
+	s, err := b.seizeKey(ctx, a)
 	if err != nil {
 		return nil, fromStore(err)
 	}
@@ -130,6 +125,17 @@ func (b *Broker[TTx]) seize(ctx context.Context, r Resolution, c contract.Operat
 		return nil, fromStore(err)
 	}
 	return res, nil
+}
+
+// seizeKey takes an uncompleted claim whose lease is over for a, and tells how the key stands after that.
+func (b *Broker[TTx]) seizeKey(ctx context.Context, a *attempt) (store.Standing, error) {
+	seizeCtx, cancel := b.detached(ctx)
+	defer cancel()
+	s, err := b.store.Keep().Seize(seizeCtx, store.SeizeParams{ID: a.keyID(), Attempt: a.id, Lease: b.cfg.Lease})
+	if unknown(err) {
+		s, err = b.standing(ctx, a)
+	}
+	return s, err
 }
 
 // settle reads again what a completed claim left ambiguous.
@@ -213,17 +219,13 @@ func ask(ctx context.Context, it Item, by string, read StatusReader) contract.Op
 	if err := ctx.Err(); err != nil {
 		return StillUnknown("not read: "+err.Error()).outcome(it.ID, by)
 	}
-	var v Verdict
-	done := start(func() (_ Outcome, err error) {
-		v, err = read(ctx, it)
-		return Outcome{}, err
-	})
+	done := start(func() (Verdict, error) { return read(ctx, it) })
 	select {
 	case r := <-done:
 		if r.err != nil {
-			v = StillUnknown(r.err.Error())
+			r.value = StillUnknown(r.text)
 		}
-		return v.outcome(it.ID, by)
+		return r.value.outcome(it.ID, by)
 	case <-ctx.Done():
 		return StillUnknown("the reader did not return in time").outcome(it.ID, by)
 	}

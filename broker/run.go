@@ -51,10 +51,10 @@ func itemKey(id store.ID, itemID string) uuid.UUID {
 	return uuid.NewHash(sha256.New(), id.Key, data, 8)
 }
 
-// returned is what became of a call on an executor.
-type returned struct {
-	outcome Outcome
-	err     error
+// returned is what became of a call on the caller's code.
+type returned[T any] struct {
+	value T
+	err   error
 	// What err says, read where a panic of its own methods does no harm.
 	text   string
 	reason contract.Reason
@@ -63,33 +63,39 @@ type returned struct {
 
 // start calls fn in a goroutine of its own, so that neither a panic, its error's methods included, nor the end of its goroutine
 // ends the broker's.
-func start(fn func() (Outcome, error)) <-chan returned {
-	done := make(chan returned, 1)
+func start[T any](fn func() (T, error)) <-chan returned[T] {
+	done := make(chan returned[T], 1)
 	go func() {
-		r := failed(contract.ReasonPanic, "the executor ended its goroutine")
+		r := failed[T](contract.ReasonPanic, "the executor ended its goroutine")
 		defer func() {
 			if p := recover(); p != nil {
-				r = failed(contract.ReasonPanic, fmt.Sprintf("the executor panicked: %v", p))
+				r = failed[T](contract.ReasonPanic, fmt.Sprintf("the executor panicked: %v", p))
 			}
 			done <- r
 		}()
-		outcome, err := fn()
-		r = describe(outcome, err)
+		value, err := fn()
+		r = describe(value, err)
 	}()
 	return done
 }
 
-// failed is the return of an executor that did not return by itself.
-func failed(reason contract.Reason, text string) returned {
-	return returned{err: errors.New(text), text: text, reason: reason}
+// guarded calls fn as start does, for its error alone.
+func guarded(fn func() error) error {
+	r := <-start(func() (struct{}, error) { return struct{}{}, fn() })
+	return r.err
 }
 
-func describe(outcome Outcome, err error) returned {
+// failed is the return of an executor that did not return by itself.
+func failed[T any](reason contract.Reason, text string) returned[T] {
+	return returned[T]{err: errors.New(text), text: text, reason: reason}
+}
+
+func describe[T any](value T, err error) returned[T] {
 	if err == nil {
-		return returned{outcome: outcome}
+		return returned[T]{value: value}
 	}
 	_ = errors.Is(err, errProbe) // stores will ask it what it is
-	return returned{err: err, text: err.Error(), reason: reasonOf(err), none: knownNoEffect(err)}
+	return returned[T]{err: err, text: err.Error(), reason: reasonOf(err), none: knownNoEffect(err)}
 }
 
 var errProbe = errors.New("probe")
@@ -97,10 +103,10 @@ var errProbe = errors.New("probe")
 // runUntil calls fn with a context that ends at the deadline and keeps the caller's values but not its end: once claimed, an
 // operation is carried out though the client hangs up. An executor that does not return by then is left behind; late is called
 // with what it returns after all.
-func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) (Outcome, error), late func(returned)) returned {
+func runUntil[T any](ctx context.Context, deadline time.Time, fn func(context.Context) (T, error), late func(returned[T])) returned[T] {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	done := start(func() (Outcome, error) { return fn(ctx) })
+	done := start(func() (T, error) { return fn(ctx) })
 	select {
 	case r := <-done:
 		return r
@@ -111,7 +117,7 @@ func runUntil(ctx context.Context, deadline time.Time, fn func(context.Context) 
 		return r
 	case <-time.After(returnGrace):
 		go func() { late(<-done) }()
-		return failed(contract.ReasonTimeout, "the executor did not return within its lease")
+		return failed[T](contract.ReasonTimeout, "the executor did not return within its lease")
 	}
 }
 

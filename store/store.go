@@ -258,6 +258,12 @@ const (
 	ModeAtomic Mode = "atomic"
 	// ModeCancel means that nothing ran and nothing will.
 	ModeCancel Mode = "cancel"
+	// ModeMutation means that the key stands for one durable mutation, and its outcomes are a receipt.
+	ModeMutation Mode = "mutation"
+	// ModeIdentity means that the key stands for something that one mutation alone may have, and its outcomes name that mutation.
+	ModeIdentity Mode = "identity"
+	// ModeSeal means that the key was of no mutation and never will be.
+	ModeSeal Mode = "seal"
 )
 
 // Standing is everything that the database knows of a key, from one snapshot.

@@ -232,4 +232,5 @@ func run[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx])
 	one(perItem, "S21 S14 a crash between items needs no reader", perItemCrash[TTx])
 	one(perItem, "S4 batches of any size", manyItems[TTx])
 	one(atomically, "S12 a caller that leaves leaves nothing behind", atomicCallerLeaves[TTx])
+	runMutations(t, harness)
 }
