@@ -16,7 +16,7 @@ const (
 	pgTests     = "./store/pgstore"
 )
 
-// bugs are the fifteen ways in which such a library is usually wrong.
+// bugs are the ways in which such a library is usually wrong.
 var bugs = []bug{
 	{"staleness is checked before the key is looked up", []edit{{"broker/claim.go",
 		"		res, err = b.lookBehind(ctx, claims, a)\n		return nil, res, err\n",
@@ -73,4 +73,20 @@ var bugs = []bug{
 		"completed_at = clock_timestamp(), outcomes = $6::bytea, unsettled = $7::boolean WHERE ` + held",
 		"completed_at = clock_timestamp(), outcomes = convert_to(convert_from($6::bytea, 'UTF8')::jsonb::text, 'UTF8'), unsettled = $7::boolean WHERE ` + held"}},
 		pgTests, "TestConformance/exec/S17"},
+	{"an effect is invoked before UNKNOWN is committed", []edit{{"broker/mutate.go",
+		"	err := b.store.Commit(endCtx, tx, closing)\n",
+		"	if follows {\n		_, _ = m.Invoke(ctx, m.call(held))\n	}\n	err := b.store.Commit(endCtx, tx, closing)\n"}},
+		brokerTests, "TestMemory/Mutate/R60"},
+	{"an adapter's error is taken for not applied", []edit{{"broker/mutate.go",
+		"contract.Receipt{Result: contract.ResultUnknown, Detail: problem}", "contract.Receipt{Result: contract.ResultNotApplied, Detail: problem}"}},
+		brokerTests, "TestMemory/Mutate/R69"},
+	{"another operation's execution is shared", []edit{{"broker/mutate.go",
+		"	return contract.ErrSecondOperation\n", "	return nil\n"}},
+		brokerTests, "TestMemory/Mutate/R53"},
+	{"a fenced caller is shown the receipt", []edit{{"broker/mutate.go",
+		"	if m.Guard == nil && !runs {", "	if m.Guard == nil || !runs {"}},
+		brokerTests, "TestMemory/Mutate/R121"},
+	{"not found is taken for not executed", []edit{{"broker/reconcile.go",
+		"	if !isMissing(err) || o.Seal == nil {\n", "	if isMissing(err) {\n		return contract.Receipt{Result: contract.ResultNotApplied}, nil\n	}\n	if !isMissing(err) || o.Seal == nil {\n"}},
+		brokerTests, "TestReconcile"},
 }
