@@ -17,6 +17,13 @@
 // sure that it never runs. What nobody knows is found by [Broker.ListUnresolved] and settled by [Broker.Resolve], which reads
 // the live system and never runs an executor. [Broker.Purge] forgets payloads, never keys.
 //
+// # Mutations
+//
+// [Broker.Mutate] is the same machine for services that speak the Agent contract: an operation that its caller names, a receipt
+// instead of outcomes, UNKNOWN before an effect outside the database. [Broker.QueryMutation] reads what became of one,
+// [Broker.SealMutation] keeps a missing one from ever running, [Broker.ResolveMutation] advances a receipt by evidence, and
+// [Reconcile] is what the other side does about a lost reply.
+//
 // # Reading the code
 //
 // The order of answers is one function, answer in answer.go. Who runs is decided by the store's claim statement: for

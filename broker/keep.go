@@ -52,7 +52,8 @@ func (b *Broker[TTx]) ListUnresolved(ctx context.Context, p Page) (page []Unreso
 
 // eachOpen calls fn for the page's keys, and for those of the next pages while fn needs none: a page that turns out to hold
 // nothing is not the end.
-func (b *Broker[TTx]) eachOpen(ctx context.Context, method string, p Page, fn func(context.Context, store.Open) (needed bool, err error)) error {
+func (b *Broker[TTx]) eachOpen(ctx context.Context, method string, p Page, fn func(context.Context, store.Open) (needed bool, err error),
+) error {
 	if err := b.admitPage(ctx, method, &p); err != nil {
 		return err
 	}

@@ -76,7 +76,9 @@ func (m *mutation[TTx]) claimParams(lease time.Duration) store.ClaimParams {
 }
 
 // answerMutation tells a request that does not run why, in the order of answers: both are nil for one that holds everything.
-func (b *Broker[TTx]) answerMutation(ctx context.Context, tx TTx, m *mutation[TTx], s store.Standing, denied error) (*contract.Receipt, error) {
+func (b *Broker[TTx]) answerMutation(ctx context.Context, tx TTx, m *mutation[TTx], s store.Standing, denied error) (
+	*contract.Receipt, error,
+) {
 	if !m.holds(s) {
 		r, err := m.told(s)
 		if errors.Is(err, contract.ErrKeyReused) || errors.Is(err, contract.ErrSealed) || denied == nil {

@@ -121,7 +121,7 @@ func (m *Mutation[TTx]) validate() error {
 		return &contract.InvalidError{Path: "/executor", Problem: "one of Apply and Invoke must be set"}
 	}
 	if m.Method.ReadOnly || m.Method.Redelivered {
-		return &contract.InvalidError{Path: "/method", Problem: "must be a mutation that is deduplicated; a read and a redelivered method have no claim"}
+		return &contract.InvalidError{Path: "/method", Problem: "must be a deduplicated mutation; reads and redelivered methods have no claim"}
 	}
 	for _, text := range []struct {
 		path, value string

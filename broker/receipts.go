@@ -194,7 +194,9 @@ type EvidenceReader func(ctx context.Context, c Call) (contract.Receipt, error)
 // Errors: *[contract.InvalidError], also for evidence that cannot stand; [contract.ErrNotAdvanced]; [contract.ErrDenied];
 // [ErrNoMutation], [contract.ErrSealed], [contract.ErrPruned]; [contract.ErrInProgress] while the lease runs;
 // [contract.ErrFenced] when another ResolveMutation was quicker; [contract.ErrUnavailable], after which it may be called again.
-func (b *Broker[TTx]) ResolveMutation(ctx context.Context, ref MutationRef, by string, read EvidenceReader) (r contract.Receipt, err error) {
+func (b *Broker[TTx]) ResolveMutation(ctx context.Context, ref MutationRef, by string, read EvidenceReader) (
+	r contract.Receipt, err error,
+) {
 	defer func(start time.Time) { b.observeMutation(ctx, "resolve_mutation", start, r, err) }(time.Now())
 	if err := contract.ValidateText("/by", by, contract.MaxBy); err != nil {
 		return r, err
