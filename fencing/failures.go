@@ -1,0 +1,66 @@
+package fencing
+
+import "github.com/confirmexec/confirmexec/contract"
+
+// The reasons of refusals.
+const (
+	ReasonEpochFenced   contract.Reason = "pramaan.agent_fencing.epoch_fenced"
+	ReasonSessionFenced contract.Reason = "pramaan.agent_fencing.session_fenced"
+	ReasonNoSession     contract.Reason = "pramaan.agent_fencing.no_session"
+	ReasonNotApproved   contract.Reason = "pramaan.agent_fencing.not_approved"
+	ReasonTokenStale    contract.Reason = "pramaan.agent_fencing.token_stale"
+	ReasonMoved         contract.Reason = "pramaan.agent_fencing.revision_moved"
+	ReasonClosed        contract.Reason = "pramaan.agent_fencing.admission_closed"
+	ReasonNotDrained    contract.Reason = "pramaan.agent_fencing.barrier_not_reached"
+	ReasonTerminal      contract.Reason = "pramaan.agent_fencing.terminal_state"
+	ReasonExpired       contract.Reason = "pramaan.agent_fencing.authorization_expired"
+	ReasonUnauthorized  contract.Reason = "pramaan.agent_fencing.not_authorized"
+	ReasonUnfenced      contract.Reason = "pramaan.agent_fencing.unfenced"
+	ReasonExhausted     contract.Reason = "pramaan.agent_fencing.exhausted"
+	ReasonUnreadable    contract.Reason = "pramaan.agent_fencing.unreadable"
+)
+
+// The refusals, for errors.Is. None of them did anything. What tells a number carries it in Current.
+var (
+	// ErrEpochFenced is the refusal of another dispatcher epoch than the one that stands (R112).
+	ErrEpochFenced = refuse(contract.Aborted, ReasonEpochFenced, "the epoch is not the active one; nothing was done; read the active one again")
+	// ErrSessionFenced is the refusal of another boot or session generation than the current one, be it lower or higher (R116, R122).
+	ErrSessionFenced = refuse(contract.Unauthenticated, ReasonSessionFenced,
+		"the session is not the current one; nothing was done; activate again, and do not replay business work")
+	// ErrNoSession is the refusal of a caller that has no active session (R66).
+	ErrNoSession = refuse(contract.Unauthenticated, ReasonNoSession, "there is no active session; nothing was done; activate first")
+	// ErrNotApproved is the refusal of an identity that nobody approved, or that says to be another (R40, R115).
+	ErrNotApproved = refuse(contract.PermissionDenied, ReasonNotApproved, "the identity is not approved for this; nothing was done")
+	// ErrTokenStale is the refusal of a fencing token below the highest that was seen (R56).
+	ErrTokenStale = refuse(contract.Aborted, ReasonTokenStale, "a newer fencing token has been seen; nothing was done")
+	// ErrMoved is the refusal of an expected revision or generation that does not stand (R45, R74, R83).
+	ErrMoved = refuse(contract.Aborted, ReasonMoved, "the revision has moved; nothing was done; read it again and decide anew")
+	// ErrClosed is the refusal of new work while admission is closed (R57).
+	ErrClosed = refuse(contract.FailedPrecondition, ReasonClosed, "admission is closed; nothing was done")
+	// ErrNotDrained is the refusal of what needs a barrier that is not reached (R119).
+	ErrNotDrained = refuse(contract.FailedPrecondition, ReasonNotDrained, "the barrier is not reached yet; nothing was done; drain first")
+	// ErrTerminal is the refusal of a change of what is over for ever (R79, R92).
+	ErrTerminal = refuse(contract.FailedPrecondition, ReasonTerminal, "it has ended and stays so; nothing was done")
+	// ErrExpired is the refusal of an authorization whose exclusive deadline is reached. It is known that nothing happened (R64).
+	ErrExpired = refuse(contract.PermissionDenied, ReasonExpired, "the authorization has expired; nothing was done; a new one is needed")
+	// ErrUnauthorized is the refusal of what needs a new authorization (R82).
+	ErrUnauthorized = refuse(contract.PermissionDenied, ReasonUnauthorized, "this needs a new authorization; nothing was done")
+	// ErrUnfenced is the refusal of a write through the zero Fence.
+	ErrUnfenced = refuse(contract.FailedPrecondition, ReasonUnfenced, "nothing holds the fence; nothing was done; write through what Space.Hold returned")
+	// ErrExhausted is the refusal to count on beyond the largest number: it never wraps around.
+	ErrExhausted = refuse(contract.ResourceExhausted, ReasonExhausted, "there is no next number; nothing was done")
+	// ErrUnreadable is the refusal to guess about a stored state that this version cannot read.
+	ErrUnreadable = refuse(contract.Unavailable, ReasonUnreadable,
+		"what is stored cannot be read by this version; nothing was done; read it with the version that wrote it")
+)
+
+func refuse(code contract.FailureCode, reason contract.Reason, message string) *contract.Failure {
+	return &contract.Failure{Code: code, Reason: reason, Effect: contract.EffectNone, Message: message}
+}
+
+// standing is f with the number that stands.
+func standing(f *contract.Failure, current int64) error {
+	told := *f
+	told.Current = current
+	return &told
+}
