@@ -8,7 +8,7 @@ const (
 	ReasonSessionFenced contract.Reason = "pramaan.agent_fencing.session_fenced"
 	ReasonNoSession     contract.Reason = "pramaan.agent_fencing.no_session"
 	ReasonNotApproved   contract.Reason = "pramaan.agent_fencing.not_approved"
-	ReasonTokenStale    contract.Reason = "pramaan.agent_fencing.token_stale"
+	ReasonTokenStale    contract.Reason = "pramaan.agent_fencing.token_stale" //nolint:gosec // a name, not a credential
 	ReasonMoved         contract.Reason = "pramaan.agent_fencing.revision_moved"
 	ReasonClosed        contract.Reason = "pramaan.agent_fencing.admission_closed"
 	ReasonNotDrained    contract.Reason = "pramaan.agent_fencing.barrier_not_reached"
@@ -23,7 +23,8 @@ const (
 // The refusals, for errors.Is. None of them did anything. What tells a number carries it in Current.
 var (
 	// ErrEpochFenced is the refusal of another dispatcher epoch than the one that stands (R112).
-	ErrEpochFenced = refuse(contract.Aborted, ReasonEpochFenced, "the epoch is not the active one; nothing was done; read the active one again")
+	ErrEpochFenced = refuse(contract.Aborted, ReasonEpochFenced,
+		"the epoch is not the active one; nothing was done; read the active one again")
 	// ErrSessionFenced is the refusal of another boot or session generation than the current one, be it lower or higher (R116, R122).
 	ErrSessionFenced = refuse(contract.Unauthenticated, ReasonSessionFenced,
 		"the session is not the current one; nothing was done; activate again, and do not replay business work")
@@ -46,7 +47,8 @@ var (
 	// ErrUnauthorized is the refusal of what needs a new authorization (R82).
 	ErrUnauthorized = refuse(contract.PermissionDenied, ReasonUnauthorized, "this needs a new authorization; nothing was done")
 	// ErrUnfenced is the refusal of a write through the zero Fence.
-	ErrUnfenced = refuse(contract.FailedPrecondition, ReasonUnfenced, "nothing holds the fence; nothing was done; write through what Space.Hold returned")
+	ErrUnfenced = refuse(contract.FailedPrecondition, ReasonUnfenced,
+		"nothing holds the fence; nothing was done; write through what Space.Hold returned")
 	// ErrExhausted is the refusal to count on beyond the largest number: it never wraps around.
 	ErrExhausted = refuse(contract.ResourceExhausted, ReasonExhausted, "there is no next number; nothing was done")
 	// ErrUnreadable is the refusal to guess about a stored state that this version cannot read.
