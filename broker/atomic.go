@@ -19,7 +19,7 @@ import (
 // gets the caller's context: a caller that leaves before the commit leaves nothing behind. At most [MaxTxItems] items.
 //
 // Round trips: 2n+3 with begin and commit; four more, and its own, with ReadSurface. Errors as for [Broker.Execute];
-// [contract.ErrUnavailable] with EffectNone when nothing was committed, and that is known.
+// [contract.ErrUnavailable] with EffectNone when nothing was done under the key, and that is known.
 func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exec TxExecutor[TTx]) (
 	res *contract.OperationResult, err error,
 ) {
@@ -48,17 +48,17 @@ func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exe
 func again(ctx context.Context, a *attempt, once func() error) error {
 	for try := range maxTries {
 		if err := backOff(ctx, try); err != nil {
-			return nothingDone(err)
+			return a.undone(err)
 		}
 		err := once()
 		if !errors.Is(err, store.ErrRetryTx) && !errors.Is(err, contract.ErrRetryTx) {
 			return err
 		}
 		if a.id, err = uuid.NewRandom(); err != nil {
-			return nothingDone(err)
+			return a.undone(err)
 		}
 	}
-	return nothingDone(contract.ErrRetryTx)
+	return a.undone(contract.ErrRetryTx)
 }
 
 // maxTries bounds how often a transaction is run that meets serialization failures or deadlocks.
@@ -80,12 +80,18 @@ func backOff(ctx context.Context, try int) error {
 	}
 }
 
-// nothingDone is the refusal after a transaction that certainly was not committed.
-func nothingDone(cause error) error {
+// undone is the refusal of an attempt that certainly did nothing. That nothing at all was done is known only if it held the key:
+// else an earlier one may have, and a person who taps again must not be told otherwise.
+func (a *attempt) undone(cause error) error {
 	f := contract.ErrUnavailable.With(cause)
-	f.Effect, f.Message = contract.EffectNone, "the transaction was not committed; nothing was done; confirm again"
+	f.Message = idleMessage
+	if a.owned {
+		f.Effect, f.Message = contract.EffectNone, "the transaction was not committed; nothing was done; confirm again"
+	}
 	return f
 }
+
+const idleMessage = "this request did nothing; what an earlier one did is not known; read it under the same key, or send the same again"
 
 // atomicOnce runs the whole operation in one transaction, once.
 func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *attempt, exec TxExecutor[TTx]) (
@@ -103,7 +109,7 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 	defer cancel()
 	if err != nil {
 		_ = b.store.Rollback(endCtx, tx)
-		return nil, uncommitted(err)
+		return nil, a.uncommitted(err)
 	}
 	res = &contract.OperationResult{IdempotencyKey: held.Key, Outcomes: outcomes}
 	complete := completion(*held, outcomes)
@@ -112,17 +118,17 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 		return b.committed(ctx, a, res, err)
 	}
 	if err != nil {
-		return nil, uncommitted(err)
+		return nil, a.uncommitted(err)
 	}
 	return res, nil
 }
 
-// uncommitted keeps what the transaction's owner acts on, and says of everything else that nothing was done.
-func uncommitted(err error) error {
+// uncommitted keeps what the transaction's owner acts on, and says of everything else that it was undone.
+func (a *attempt) uncommitted(err error) error {
 	if errors.Is(err, store.ErrRetryTx) || errors.Is(err, store.ErrTxEnded) {
 		return err
 	}
-	return nothingDone(err)
+	return a.undone(err)
 }
 
 // beginAtomic begins the transaction and claims in it. Without a claim there is no transaction left.
@@ -139,7 +145,7 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 	}
 	tx, s, err := b.store.Begin(ctx, o)
 	if err != nil {
-		return tx, nil, nil, beginFault(err)
+		return tx, nil, nil, a.beginFault(err)
 	}
 	if o.Claim == nil {
 		held, res, err = b.claimIn(ctx, tx, req, a)
@@ -158,10 +164,10 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 	return tx, held, res, err
 }
 
-// beginFault says of a transaction that could not be begun that nothing was done, unless the key's own state is the reason.
-func beginFault(err error) error {
+// beginFault says of a transaction that could not be begun that it did nothing, unless the key's own state is the reason.
+func (a *attempt) beginFault(err error) error {
 	if unknown(err) {
-		return nothingDone(err)
+		return a.undone(err)
 	}
 	return err
 }
@@ -179,7 +185,7 @@ func (b *Broker[TTx]) committed(ctx context.Context, a *attempt, res *contract.O
 	case a.holds(s):
 		return res, nil
 	case s.Claim == nil:
-		return nil, nothingDone(cause)
+		return nil, a.undone(cause)
 	}
 	return b.answer(a, s)
 }

@@ -62,6 +62,7 @@ type attempt struct {
 	mode   store.Mode
 	id     uuid.UUID
 	digest contract.Digest
+	owned  bool // an attempt of this call has held the key: nothing was done under it by then
 }
 
 // newAttempt is the first answer of all: shape and limits, before the store is touched.
@@ -92,6 +93,7 @@ func (a *attempt) keyID() store.ID {
 
 // held is the standing claim, which is this attempt's own.
 func (a *attempt) held(s store.Standing) *store.Fenced {
+	a.owned = true
 	return &store.Fenced{ID: a.keyID(), Attempt: a.id, Fence: s.Claim.Fence}
 }
 

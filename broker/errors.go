@@ -17,7 +17,7 @@ func fromStore(err error) error {
 	}
 	if errors.Is(err, store.ErrBusy) {
 		f := contract.ErrUnavailable.With(err)
-		f.Effect, f.Message = contract.EffectNone, "the database is busy; nothing was done; try again"
+		f.Message = "the database is busy; " + idleMessage
 		return f
 	}
 	if _, ok := errors.AsType[*store.Error](err); !ok {

@@ -51,7 +51,7 @@ func (b *Broker[TTx]) Execute(ctx context.Context, req Request, exec Executor) (
 // enter is the common start of the modes that commit their claim before anything runs: exactly one of held, res and err is set.
 func (b *Broker[TTx]) enter(ctx context.Context, a *attempt) (held *store.Fenced, res *contract.OperationResult, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, nothingDone(err)
+		return nil, nil, a.undone(err)
 	}
 	if err := b.admit(ctx, b.store.Own(), a); err != nil {
 		return nil, nil, fromStore(err)

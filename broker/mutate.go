@@ -19,7 +19,8 @@ import (
 // Errors, with which nothing was done and nothing is stored: *[contract.InvalidError]; Guard's; contract.ErrSealed;
 // *[contract.ConflictError] for other content or another key under the operation id; [contract.ErrSecondOperation];
 // [contract.ErrDenied]; Apply's own, if it is a [contract.Failure]; [contract.ErrInProgress] when another request holds the
-// operation for longer than the store waits; [contract.ErrUnavailable] with EffectNone. Others: [contract.ErrPruned];
+// operation for longer than the store waits; [contract.ErrUnavailable], with EffectNone if
+// nothing was done under the operation, and that is known. Others: [contract.ErrPruned];
 // [contract.ErrFenced] when the operation was resolved while Invoke ran; [contract.ErrUnavailable], after which query.
 //
 // Round trips: 3 with Invoke alone; 4 and its own with Guard or Apply; 2 more per identity; a replay 2.
@@ -49,8 +50,9 @@ func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied e
 	claim := m.claimParams(b.cfg.Lease)
 	tx, s, err := b.store.Begin(ctx, store.Opening{ID: m.keyID(), Claim: &claim})
 	if err != nil {
-		return nil, none, beginFault(err)
+		return nil, none, m.beginFault(err)
 	}
+	m.owned = m.owned || m.holds(s)
 	endCtx, cancel := b.detached(ctx)
 	defer cancel()
 	r, answered := b.answerMutation(ctx, tx, m, s, denied)
@@ -61,7 +63,7 @@ func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied e
 	if err != nil || r != nil {
 		_ = b.store.Rollback(endCtx, tx)
 		if err != nil {
-			return nil, none, refusal(err)
+			return nil, none, m.refusal(err)
 		}
 		return nil, *r, nil
 	}
@@ -168,11 +170,11 @@ func (b *Broker[TTx]) applyMutation(ctx context.Context, tx TTx, m *mutation[TTx
 }
 
 // refusal is the answer after a transaction that was rolled back: the reason's own words if it has any.
-func refusal(err error) error {
+func (m *mutation[TTx]) refusal(err error) error {
 	if _, ok := contract.FailureOf(err); ok {
 		return err
 	}
-	return uncommitted(err)
+	return m.uncommitted(err)
 }
 
 // commitMutation commits with the receipt, or with none when Invoke is to follow: then UNKNOWN is what the claim says from now on.
@@ -197,29 +199,41 @@ func (b *Broker[TTx]) commitMutation(ctx, endCtx context.Context, tx TTx, m *mut
 	}
 	err := b.store.Commit(endCtx, tx, closing)
 	if unknown(err) {
-		err = b.committedMutation(ctx, m, err)
-	} else if err != nil {
-		err = uncommitted(err)
+		other, lost := b.committedMutation(ctx, m, err)
+		if other != nil || lost != nil {
+			return nil, orNone(other), lost
+		}
+		err = nil
 	}
 	switch {
 	case err != nil:
-		return nil, contract.Receipt{}, err
+		return nil, contract.Receipt{}, m.uncommitted(err)
 	case follows:
 		return &held, r, nil
 	}
 	return nil, r, nil
 }
 
-// committedMutation finds out what became of a commit whose reply was lost; nil: it is committed.
-func (b *Broker[TTx]) committedMutation(ctx context.Context, m *mutation[TTx], cause error) error {
+// committedMutation finds out what became of a commit whose reply was lost. Both are nil when it is committed; else the answer is
+// what another request has made of the operation meanwhile, or that nothing was done.
+func (b *Broker[TTx]) committedMutation(ctx context.Context, m *mutation[TTx], cause error) (*contract.Receipt, error) {
 	s, err := b.standing(ctx, m.attempt)
 	switch {
 	case err != nil:
-		return unavailable(errors.Join(cause, err))
+		return nil, unavailable(errors.Join(cause, err))
 	case m.holds(s):
-		return nil
+		return nil, nil
+	case s.Claim == nil:
+		return nil, m.undone(cause)
 	}
-	return nothingDone(cause)
+	return m.told(s)
+}
+
+func orNone(r *contract.Receipt) contract.Receipt {
+	if r == nil {
+		return contract.Receipt{}
+	}
+	return *r
 }
 
 // recorded is what Apply or Invoke returned, as a receipt of this operation that can be stored.

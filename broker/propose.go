@@ -56,6 +56,11 @@ func (b *Broker[TTx]) Propose(ctx context.Context, tenant string, p contract.Ope
 	if errors.Is(err, store.ErrLockTimeout) {
 		err = store.ErrBusy // a new key is held by nobody
 	}
+	if errors.Is(err, store.ErrBusy) {
+		f := contract.ErrUnavailable.With(err)
+		f.Effect, f.Message = contract.EffectNone, "the database is busy; nothing was done; propose again"
+		return c, f
+	}
 	if err != nil {
 		return c, fromStore(err)
 	}

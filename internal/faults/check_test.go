@@ -43,10 +43,10 @@ func (c *trial) checkTruth(when string, a answer, effects []effect) {
 	for _, e := range effects {
 		count[e.item]++
 	}
-	if f, ok := contract.FailureOf(a.err); ok && a.confirm > 0 && f.KnownNoEffect() {
+	if f, ok := contract.FailureOf(a.err); ok && a.confirm > 0 && f.Code == contract.Unavailable && f.KnownNoEffect() {
 		for _, e := range effects {
-			if c.madeBy(a.confirm, e.attempt) {
-				c.Errorf("I11 %s: %v, and its effect on %s is there", when, a, e.item)
+			if c.madeBefore(a, e.attempt) {
+				c.Errorf("I11 %s: %v, and an effect on %s is there", when, a, e.item)
 			}
 		}
 	}
@@ -68,12 +68,16 @@ func (c *trial) checkTruth(when string, a answer, effects []effect) {
 	assert.Equal(c, len(items), a.res.Tally().Total(), "I10")
 }
 
-// madeBy says whether an attempt is that of a confirm.
-func (c *trial) madeBy(confirm int, attempt uuid.UUID) bool {
+// madeBefore says whether an attempt is of the confirm that was answered so, or of one that was over before it began.
+func (c *trial) madeBefore(a answer, attempt uuid.UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	over := map[int]bool{a.confirm: true}
+	for _, earlier := range c.told[:a.asked] {
+		over[earlier.confirm] = true
+	}
 	for _, call := range c.calls {
-		if call.confirm == confirm && call.attempt == attempt {
+		if call.attempt == attempt && over[call.confirm] {
 			return true
 		}
 	}
