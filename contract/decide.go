@@ -44,7 +44,9 @@ type Decision struct {
 // have been received that it be sent again as it is (R4-R16, R18).
 //
 // A failure is believed only as the receiver's own: whoever calls Decide gives nil for a bare status code. One whose code is
-// not among the ten says nothing about the effect.
+// not among the ten says nothing about the effect, and neither does an answer that holds no failure: an answer that is worth
+// something is a [Receipt] (R21). Where a failure says that its effect is unknown, although by its code there was none, the
+// code's action presumes too much: the original operation is queried first (R120).
 func Decide(m Method, f *Failure, evidence Delivery) Decision {
 	switch {
 	case m.ReadOnly:
@@ -61,6 +63,9 @@ func Decide(m Method, f *Failure, evidence Delivery) Decision {
 	d := Decision{Action: rule.Action, Effect: EffectUnknown}
 	if f.KnownNoEffect() {
 		d.Effect = EffectNone
+	}
+	if d.Effect == EffectUnknown && rule.Effect == EffectNone {
+		return Decision{Reconcile, EffectUnknown, false}
 	}
 	switch rule.Action { //nolint:exhaustive // after every other action the original operation is over
 	case RefreshState, AwaitRelease:

@@ -35,8 +35,9 @@ func (m RequestMeta) CheckVersion(supported ...string) error {
 	return nil
 }
 
-// ValidateMutation checks what a mutation needs: an operation id and, unless the method is redelivered, an idempotency key,
-// each one line of visible text of at most [MaxMetaText] bytes. The error is an *[InvalidError] (R30).
+// ValidateMutation checks what a mutation needs: an operation id and an idempotency key, each one line of visible text of at
+// most [MaxMetaText] bytes. A redelivered method needs neither: it is processed on every delivery, and no lack of an id may
+// hold up a stop (R85). The error is an *[InvalidError] (R30).
 func (m RequestMeta) ValidateMutation(method Method) error {
 	if method.Redelivered {
 		return nil

@@ -116,17 +116,17 @@ var (
 		Message: "the operation was settled and its receipt is no longer kept; it will not run again"}
 )
 
-// Applied says whether the effect is there, with its evidence.
-func (r Receipt) Applied() bool { return r.Result == ResultApplied }
+// Applied says whether the effect is there, with its evidence: whether the result is APPLIED and the receipt can stand.
+func (r Receipt) Applied() bool { return r.Result == ResultApplied && r.Validate() == nil }
 
-// Err is for callers that only look at errors: nil for APPLIED alone. The zero Receipt and a result that is not terminal are
-// [ErrOutcomeUnknown]: a success of the transport is not one of the operation (R21, R22). Every other result is the receipt's
-// failure, or [ErrNotApplied].
+// Err is for callers that only look at errors: nil for what is [Receipt.Applied] alone. The zero Receipt, a result that is not
+// terminal and an APPLIED that cannot stand are [ErrOutcomeUnknown]: a success of the transport is not one of the operation
+// (R20, R21, R22). Every other result is the receipt's failure, or [ErrNotApplied].
 func (r Receipt) Err() error {
 	switch {
 	case r.Applied():
 		return nil
-	case !r.Result.Terminal():
+	case r.Result == ResultApplied, !r.Result.Terminal():
 		return ErrOutcomeUnknown
 	case r.Failure != nil:
 		return r.Failure
@@ -135,32 +135,51 @@ func (r Receipt) Err() error {
 }
 
 // Validate checks that a receipt can stand: a known result; APPLIED only with evidence (a moved revision, a barrier with nothing
-// running, or a ref) and without a failure; a failure of one of the ten codes (R2, R20). The error is an *[InvalidError].
+// running, or a ref), without a failure and without a revision that went back; no negative revision; a failure of one of the
+// ten codes (R2, R20). The error is an *[InvalidError].
 func (r Receipt) Validate() error {
 	switch {
 	case !r.Result.Valid():
 		return invalid("/result", problemResult)
-	case r.Failure != nil && r.Applied():
-		return invalid("/failure", "must not be there: the result is APPLIED")
+	case r.Before < 0:
+		return invalid("/before", problemRevision)
+	case r.After < 0:
+		return invalid("/after", problemRevision)
 	case r.Barrier != nil && (r.Barrier.ID == "" || r.Barrier.ActiveCalls < 0):
 		return invalid("/barrier", "must have an id and a count")
-	case r.Applied() && !r.evidence():
-		return invalid("/result", "is APPLIED without evidence: a moved revision, a reached barrier or a ref")
+	case r.Result == ResultApplied:
+		return r.validateApplied()
 	}
-	if r.Failure != nil {
-		if _, ok := r.Failure.Code.Rule(); !ok {
-			return invalid("/failure/code", "must be one of the ten failure codes")
-		}
+	return r.validateFailure()
+}
+
+const problemRevision = "must not be negative"
+
+func (r Receipt) validateApplied() error {
+	switch {
+	case r.Failure != nil:
+		return invalid("/failure", "must not be there: the result is APPLIED")
+	case r.After != 0 && r.After < r.Before:
+		return invalid("/after", "must not be below before: the result is APPLIED")
+	case r.Barrier != nil && r.Barrier.ActiveCalls != 0:
+		return invalid("/barrier/active_calls", "must be 0: the result is APPLIED")
+	case r.Barrier == nil && r.After <= r.Before && r.Ref == "":
+		return invalid("/result", "is APPLIED without evidence: a moved revision, a reached barrier or a ref")
 	}
 	return nil
 }
 
-func (r Receipt) evidence() bool {
-	if r.Barrier != nil {
-		return r.Barrier.ActiveCalls == 0
+func (r Receipt) validateFailure() error {
+	if r.Failure == nil {
+		return nil
 	}
-	return r.After > r.Before || r.Ref != ""
+	if _, ok := r.Failure.Code.Rule(); !ok {
+		return invalid("/failure/code", problemCode)
+	}
+	return nil
 }
+
+const problemCode = "must be one of the ten failure codes"
 
 // Advance returns the receipt that takes r's place once evidence is there. Only ACCEPTED and UNKNOWN advance, and only to what
 // the evidence shows: APPLIED, CONFLICT, NOT_APPLIED, and from ACCEPTED also STOPPED or UNKNOWN. Who stands for it (By) must be
@@ -174,7 +193,7 @@ func (r Receipt) Advance(next Receipt) (Receipt, error) {
 	if next.By == "" {
 		return r, invalid("/by", "must say who stands for the evidence")
 	}
-	if !next.Applied() && next.Detail == "" {
+	if next.Result != ResultApplied && next.Detail == "" {
 		return r, invalid("/detail", "must say on what evidence")
 	}
 	if err := next.Validate(); err != nil {
@@ -194,8 +213,8 @@ func (c ResultCode) mayBecome(next ResultCode) bool {
 	return false
 }
 
-// Clean returns r as it can be stored and sent: texts are cut to their sizes, control characters and invalid UTF-8 are replaced.
-// Cleaning twice changes nothing.
+// Clean returns r as it can be stored and sent: texts are cut to their sizes, control characters and invalid UTF-8 are replaced,
+// an effect of the failure that is none of the three becomes unknown, and its cause is left out. Cleaning twice changes nothing.
 func (r Receipt) Clean() Receipt {
 	r.Method, r.OperationID = cutText(r.Method, MaxMethod), cutText(r.OperationID, MaxMetaText)
 	r.Ref, r.Detail, r.By = cutText(r.Ref, MaxRef), cutText(r.Detail, MaxDetail), cutText(r.By, MaxBy)
@@ -207,6 +226,9 @@ func (r Receipt) Clean() Receipt {
 		f := Failure{
 			Code: r.Failure.Code, Reason: Reason(cutText(string(r.Failure.Reason), MaxReason)), Effect: r.Failure.Effect,
 			Message: cutText(r.Failure.Message, MaxDetail), Current: r.Failure.Current,
+		}
+		if f.Effect > EffectUnknown {
+			f.Effect = EffectUnknown
 		}
 		r.Failure = &f
 	}

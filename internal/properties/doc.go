@@ -1,3 +1,4 @@
-// Package properties tests package contract by its properties, over generated documents and outcomes. Run it for longer with
+// Package properties tests package contract, and how package grpcerr sends it, by their properties, over generated documents,
+// outcomes, failures and receipts. Run it for longer with
 // go test ./internal/properties -rapid.checks=10000.
 package properties
