@@ -69,8 +69,7 @@ func backOff(ctx context.Context, try int) error {
 	if try == 0 {
 		return ctx.Err()
 	}
-	most := 20 * time.Millisecond << min(try, 6)
-	timer := time.NewTimer(rand.N(most)) //nolint:gosec // jitter, not a secret
+	timer := time.NewTimer(jitter(20 * time.Millisecond << min(try, 6)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -79,6 +78,9 @@ func backOff(ctx context.Context, try int) error {
 		return nil
 	}
 }
+
+// jitter is a random time, at most so long.
+func jitter(most time.Duration) time.Duration { return rand.N(most) } //nolint:gosec // not a secret
 
 // undone is the refusal of an attempt that certainly did nothing. That nothing at all was done is known only if it held the key:
 // else an earlier one may have, and a person who taps again must not be told otherwise.

@@ -38,7 +38,7 @@ type UnresolvedKey struct {
 func (b *Broker[TTx]) ListUnresolved(ctx context.Context, p Page) (page []UnresolvedKey, err error) {
 	defer func(start time.Time) { b.observe(ctx, "list_unresolved", start, nil, err) }(time.Now())
 	err = b.eachOpen(ctx, "list_unresolved", p, func(ctx context.Context, o store.Open) (bool, error) {
-		if ofMutation(o.Mode) {
+		if !ofConfirmation(o.Mode) {
 			return false, nil
 		}
 		u, needed, err := b.unresolved(ctx, p.Tenant, o)

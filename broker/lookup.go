@@ -69,7 +69,7 @@ func (b *Broker[TTx]) read(ctx context.Context, method, tenant string, key uuid.
 	if err != nil {
 		return none, fromStore(err)
 	}
-	if s.Claim == nil && s.Proposal == nil || s.Claim != nil && ofMutation(s.Claim.Mode) {
+	if s.Claim == nil && s.Proposal == nil || s.Claim != nil && !ofConfirmation(s.Claim.Mode) {
 		return none, contract.ErrNotMinted
 	}
 	return s, nil

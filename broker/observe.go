@@ -17,7 +17,7 @@ type Observer interface {
 
 // Event is what may be told of a call: no key, no tenant, no content (S22). More fields may be added.
 type Event struct {
-	Boundary string // "operation" or "mutation"
+	Boundary string // "operation", "mutation" or "fact"
 	Method   string // the method's name, such as "propose", "execute_per_item" or "resolve"
 	Answer   string // see AnswerOf; "resolved" for a Resolve that settled the key; for a mutation its result code in lower case
 	Replayed bool   // the answer was recorded for an earlier call
@@ -73,6 +73,14 @@ func (b *Broker[TTx]) observeMutation(ctx context.Context, method string, start 
 	e := Event{
 		Boundary: "mutation", Method: method, Answer: strings.ToLower(string(r.Result)), Replayed: r.Replayed, Duration: time.Since(start),
 	}
+	if err != nil {
+		e.Answer = refusalAnswer(err)
+	}
+	b.tell(ctx, e)
+}
+
+func (b *Broker[TTx]) observeFact(ctx context.Context, method, answer string, start time.Time, err error) {
+	e := Event{Boundary: "fact", Method: method, Answer: answer, Duration: time.Since(start)}
 	if err != nil {
 		e.Answer = refusalAnswer(err)
 	}

@@ -87,15 +87,19 @@ func (b *Broker[TTx]) lookupMutation(ctx context.Context, tenant string, key uui
 		return s, ErrNoMutation
 	case s.Claim.Mode == store.ModeSeal:
 		return s, contract.ErrSealed
-	case !ofMutation(s.Claim.Mode):
+	case s.Claim.Mode != store.ModeMutation && s.Claim.Mode != store.ModeIdentity:
 		return s, ErrNoMutation
 	}
 	return s, nil
 }
 
-// ofMutation says whether a key is of a mutation, and not of a confirmation.
-func ofMutation(m store.Mode) bool {
-	return m == store.ModeMutation || m == store.ModeIdentity || m == store.ModeSeal
+// ofConfirmation says whether a key is of a confirmation, and not of a mutation or of a fact.
+func ofConfirmation(m store.Mode) bool {
+	switch m {
+	case store.ModeMutation, store.ModeIdentity, store.ModeSeal, store.ModeFact:
+		return false
+	}
+	return true
 }
 
 // key is the key of what ref names.

@@ -262,6 +262,8 @@ const (
 	ModeMutation Mode = "mutation"
 	// ModeIdentity means that the key stands for something that one mutation alone may have, and its outcomes name that mutation.
 	ModeIdentity Mode = "identity"
+	// ModeFact means that the key is a fact's in an outbox, and is completed when that is published.
+	ModeFact Mode = "fact"
 	// ModeSeal means that the key was of no mutation and never will be.
 	ModeSeal Mode = "seal"
 )
