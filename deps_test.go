@@ -46,6 +46,7 @@ func TestContractIsPure(t *testing.T) {
 func TestImportDirections(t *testing.T) {
 	pure := []string{module + "/contract", "github.com/google/uuid", "github.com/go-json-experiment/json"}
 	for pkg, more := range map[string][]string{
+		"/httperr":         {module + "/httperr"},
 		"/store":           {module + "/store"},
 		"/broker":          {module + "/broker", module + "/store"},
 		"/store/memstore":  {module + "/store"},
@@ -63,12 +64,39 @@ func TestImportDirections(t *testing.T) {
 	}
 }
 
+// rpc are the modules of gRPC and protobuf.
+var rpc = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"}
+
+// Only grpcerr and what is below it link gRPC and protobuf, and it links no database: whoever does not call or serve gRPC pays
+// nothing for it.
+func TestOnlyGrpcerrLinksGRPC(t *testing.T) {
+	const own = module + "/grpcerr"
+	for _, pkg := range packages(t) {
+		if pkg.ImportPath == own || strings.HasPrefix(pkg.ImportPath, own+"/") || strings.Contains(pkg.ImportPath, "/internal/") {
+			continue
+		}
+		assert.Empty(t, under(deps(t, pkg.ImportPath), rpc...), pkg.ImportPath)
+	}
+	all := deps(t, own)
+	assert.NotEmpty(t, under(all, rpc...))
+	assert.Empty(t, under(all, module+"/store/pgstore", module+"/store/sqlitestore", "github.com/jackc", "modernc.org", "testing"))
+	assert.Empty(t, outside(deps(t, own+"/confirmexecv1"), own+"/confirmexecv1", "google.golang.org/protobuf"))
+}
+
+// under returns the packages among deps that are under one of the paths.
+func under(deps []string, paths ...string) []string {
+	return slices.DeleteFunc(slices.Clone(deps), func(pkg string) bool {
+		return !slices.ContainsFunc(paths, func(p string) bool { return pkg == p || strings.HasPrefix(pkg, p+"/") })
+	})
+}
+
 // S28: what an importer links is a library: no test code, no HTTP server and no driver but the one that it chose.
 func TestImportersLinkLittle(t *testing.T) {
 	all := append(deps(t, module+"/broker"), deps(t, module+"/store/pgstore")...)
-	for _, banned := range []string{"testing", "net/http", "google.golang.org/grpc", "modernc.org/sqlite", "github.com/stretchr/testify"} {
+	for _, banned := range []string{"testing", "net/http", "modernc.org/sqlite", "github.com/stretchr/testify"} {
 		assert.NotContains(t, all, banned)
 	}
+	assert.Empty(t, under(all, rpc...))
 	for _, pkg := range packages(t) {
 		if strings.HasSuffix(pkg.ImportPath, "test") || strings.Contains(pkg.ImportPath, "/internal/") {
 			continue
@@ -87,6 +115,8 @@ func TestPublicTestsNeedLittle(t *testing.T) {
 			continue
 		case pkg.ImportPath == module+"/store/sqlitestore": // the leaf package that owns the driver
 			own = append(slices.Clone(allowed), "modernc.org/sqlite")
+		case pkg.ImportPath == module+"/grpcerr": // the leaf package that owns gRPC
+			own = slices.Concat(allowed, rpc, []string{"golang.org/x/net"})
 		}
 		assert.Empty(t, outside(slices.Concat(pkg.TestImports, pkg.XTestImports), own...), pkg.ImportPath)
 		for _, imported := range slices.Concat(pkg.TestImports, pkg.XTestImports) {

@@ -10,6 +10,7 @@
 //     store/sqlitestore one file on one host, store/memstore for unit tests of executors, store/storetest the conformance
 //     suite that every store passes.
 //   - broker: the one type that services use. It mints keys, claims them, runs executors and answers confirms.
+//   - httperr: the same failures over plain HTTP, as problem documents, and the Idempotency-Key header.
 //   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
 //
 // # One promise

@@ -1,0 +1,167 @@
+package grpcerr
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// evidence is what gRPC has shown of one call, over all of its attempts. It is counted by the stats handler and not read from a
+// status code, which a library or a proxy can make by itself.
+type evidence struct {
+	mutation, stream bool
+
+	begun, transparent, headers, payloads atomic.Int32
+
+	seen      atomic.Bool // the receiver's marker came: it has begun with the call
+	unwatched atomic.Bool // an attempt was stopped that the stats handler did not count
+	held      atomic.Bool // a second attempt was stopped
+
+	mu      sync.Mutex
+	trailer metadata.MD // of the latest attempt
+	told    ending      // of the latest attempt that has put anything on a connection
+}
+
+// ending is how one attempt ended.
+type ending struct {
+	err     error
+	trailer metadata.MD
+}
+
+// attempt is one attempt at a call.
+type attempt struct {
+	*evidence
+	transparent atomic.Bool // gRPC repeats it by itself, since the peer said that it had not begun with the one before
+	out         atomic.Bool // something of it went out
+}
+
+// sent says whether an attempt has put what starts a handler on a connection: a unary call's message, a stream's headers. A unary
+// handler needs the whole message; gRPC reports it after it was queued and before the call returns.
+func (e *evidence) sent() bool {
+	return e.payloads.Load() > 0 || e.stream && e.headers.Load() > 0
+}
+
+// delivery climbs the ladder. Only a call whose attempts were all counted is known not to have been sent.
+func (e *evidence) delivery(answered, counted bool) contract.Delivery {
+	switch {
+	case answered:
+		return contract.Answered
+	case e.seen.Load():
+		return contract.ServerSeen
+	case counted && !e.sent() && !e.unwatched.Load():
+		return contract.NeverSent
+	}
+	return contract.SentUnknown
+}
+
+// ending returns how the call ended: as it says itself, or, where a second attempt was stopped, as the first one said.
+func (e *evidence) ending(err error) ending {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && e.held.Load() && e.told.err != nil {
+		return e.told
+	}
+	return ending{err, e.trailer}
+}
+
+// mayGo decides about an attempt before its headers are written. One that is not counted never goes: without its evidence nobody
+// could say afterwards whether it was sent. A mutation that went out goes again only where gRPC repeats it by itself.
+func (e *evidence) mayGo(a *attempt) error {
+	if a == nil {
+		e.unwatched.Store(true)
+		return ErrSetup
+	}
+	if e.mutation && e.sent() && !a.transparent.Load() {
+		e.held.Store(true)
+		return ErrNotResent
+	}
+	return nil
+}
+
+func (a *attempt) handle(s stats.RPCStats) {
+	switch s := s.(type) {
+	case *stats.Begin:
+		a.begin(s)
+	case *stats.OutHeader:
+		a.headers.Add(1)
+		a.out.Store(a.stream || a.out.Load())
+	case *stats.OutPayload:
+		a.payloads.Add(1)
+		a.out.Store(true)
+	case *stats.InHeader:
+		if len(s.Header.Get(HeaderSeen)) > 0 {
+			a.seen.Store(true)
+		}
+	case *stats.InTrailer:
+		a.mu.Lock()
+		a.trailer = s.Trailer
+		a.mu.Unlock()
+	case *stats.End:
+		a.end(s)
+	}
+}
+
+func (a *attempt) begin(s *stats.Begin) {
+	a.begun.Add(1)
+	if s.IsTransparentRetryAttempt {
+		a.evidence.transparent.Add(1)
+		a.transparent.Store(true)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trailer = nil
+}
+
+func (a *attempt) end(s *stats.End) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.out.Load() {
+		a.told = ending{s.Error, a.trailer}
+	}
+}
+
+// evidenceKey and attemptKey are the context keys of one Guard: two Guards on one connection count for themselves.
+type (
+	evidenceKey struct{ *Guard }
+	attemptKey  struct{ *Guard }
+)
+
+// watcher is a Guard's stats handler.
+type watcher struct{ *Guard }
+
+func (w watcher) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	w.live.Store(true)
+	e, ok := ctx.Value(evidenceKey(w)).(*evidence)
+	if !ok {
+		w.lost.Store(true)
+		return ctx
+	}
+	return context.WithValue(ctx, attemptKey(w), &attempt{evidence: e})
+}
+
+func (w watcher) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if a := w.attempt(ctx); a != nil {
+		a.handle(s)
+	}
+}
+
+func (w watcher) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	w.live.Store(true)
+	return ctx
+}
+
+func (watcher) HandleConn(context.Context, stats.ConnStats) {}
+
+func (g *Guard) attempt(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{g}).(*attempt)
+	return a
+}
+
+// counted says whether every attempt of every call has been counted: the stats handler is on the connection, and has never met an
+// attempt whose call it does not know, as an interceptor that changes the context makes it.
+func (g *Guard) counted() bool { return g.live.Load() && !g.lost.Load() }

@@ -1,0 +1,39 @@
+package grpcerr
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// probe is asked by gRPC for an attempt's credentials, which is right before the attempt's headers are written, and so is the
+// last place where an attempt can be stopped. The credentials themselves are those of the caller.
+type probe struct {
+	guard    *Guard
+	evidence *evidence
+	own      credentials.PerRPCCredentials // nil: none
+}
+
+// probed returns the options with a probe as their last credentials.
+func (g *Guard) probed(e *evidence, opts []grpc.CallOption) []grpc.CallOption {
+	p := probe{guard: g, evidence: e}
+	for _, o := range opts {
+		if c, ok := o.(grpc.PerRPCCredsCallOption); ok {
+			p.own = c.Creds
+		}
+	}
+	return append(slices.Clip(opts), grpc.PerRPCCredentials(p))
+}
+
+func (p probe) GetRequestMetadata(ctx context.Context, uri ...string) (map[string]string, error) {
+	if err := p.evidence.mayGo(p.guard.attempt(ctx)); err != nil || p.own == nil {
+		return nil, err
+	}
+	return p.own.GetRequestMetadata(ctx, uri...)
+}
+
+func (p probe) RequireTransportSecurity() bool {
+	return p.own != nil && p.own.RequireTransportSecurity()
+}
