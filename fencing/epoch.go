@@ -25,8 +25,13 @@ func (o Office) Take(e Epoch) (Office, error) {
 		return o, &contract.InvalidError{Path: "/epoch", Problem: "must be a new one"}
 	}
 	number, err := next(o.Number)
-	return Office{e, number}, err
+	if err != nil {
+		return o, err
+	}
+	return Office{e, number}, nil
 }
+
+func (o Office) sound() bool { return o.Epoch != "" && o.Number > 0 }
 
 // TakeOffice makes the calling instance the active one of a scope: it returns a new epoch, which fences every other instance as
 // soon as the transaction has committed, and must not be used before. It waits for writers that hold the epoch before (R111).
@@ -38,11 +43,7 @@ func (s Space) TakeOffice(ctx context.Context, values store.Values, scope string
 
 // Office tells who is active in a scope, without a lock: nothing may be written because of it.
 func (s Space) Office(ctx context.Context, values store.Values, scope string) (Office, error) {
-	v, err := values.Load(ctx, s.id(officeName(scope)))
-	if err != nil {
-		return Office{}, err
-	}
-	return decode[Office](v)
+	return load[Office](ctx, values, s.id(officeName(scope)))
 }
 
 // EpochIs holds when e is the active epoch of a scope. A scope without an office has none, and refuses every epoch: an empty store

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/store"
 )
 
@@ -33,7 +34,7 @@ type Fence struct {
 // locks are taken in one order, whatever the order of the checks, so that two calls never wait for each other.
 //
 // The error is the refusal of the first check, in the order given, that does not hold; ErrUnfenced without a check; or the
-// store's.
+// store's, after which nothing more is looked at.
 func (s Space) Hold(ctx context.Context, values store.Values, checks ...Check) (Fence, error) {
 	if len(checks) == 0 {
 		return Fence{}, ErrUnfenced
@@ -46,6 +47,9 @@ func (s Space) Hold(ctx context.Context, values store.Values, checks ...Check) (
 	refusals := make([]error, len(checks))
 	for _, i := range order {
 		refusals[i] = checks[i].hold(ctx, values, s.id(checks[i].name))
+		if _, refused := contract.FailureOf(refusals[i]); refusals[i] != nil && !refused {
+			return Fence{}, refusals[i]
+		}
 	}
 	for _, err := range refusals {
 		if err != nil {
@@ -58,8 +62,16 @@ func (s Space) Hold(ctx context.Context, values store.Values, checks ...Check) (
 // Held says whether f holds anything.
 func (f Fence) Held() bool { return f.values != nil }
 
+// mayWrite refuses the zero Fence, and a name that cannot be part of a value's.
+func (f Fence) mayWrite(path, name string, limit int) error {
+	if !f.Held() {
+		return ErrUnfenced
+	}
+	return contract.ValidateText(path, name, limit)
+}
+
 // change updates a state of f's space.
-func change[S any](ctx context.Context, f Fence, name string, decide func(S) (S, error)) (before, after S, err error) {
+func change[S state](ctx context.Context, f Fence, name string, decide func(S) (S, error)) (before, after S, err error) {
 	if !f.Held() {
 		return before, after, ErrUnfenced
 	}

@@ -11,19 +11,37 @@ import (
 	"github.com/confirmexec/confirmexec/store"
 )
 
-// decode reads a state; that of a value that does not exist is the zero one.
-func decode[S any](v store.Value) (s S, err error) {
+// state is a kind of state. Sound says whether somebody can have stored it: not everything that can be decoded is such a state, and
+// the zero one, which stands for what does not exist, never is.
+type state interface{ sound() bool }
+
+// decode reads a state; that of a value that does not exist is the zero one. What was stored and cannot be a state is ErrUnreadable,
+// never the zero state: counting would begin anew from there.
+func decode[S state](v store.Value) (S, error) {
+	var none, s S
 	if v.Revision == 0 {
-		return s, nil
+		return none, nil
 	}
 	if err := json.Unmarshal(v.Content, &s, json.RejectUnknownMembers(true)); err != nil {
-		return s, ErrUnreadable.With(err)
+		return none, ErrUnreadable.With(err)
+	}
+	if !s.sound() {
+		return none, ErrUnreadable
 	}
 	return s, nil
 }
 
+// load reads a state as the transaction sees it, without a lock.
+func load[S state](ctx context.Context, values store.Values, id store.ValueID) (s S, err error) {
+	v, err := values.Load(ctx, id)
+	if err != nil {
+		return s, err
+	}
+	return decode[S](v)
+}
+
 // hold reads a state and keeps it as it is until the transaction ends.
-func hold[S any](ctx context.Context, values store.Values, id store.ValueID) (s S, exists bool, err error) {
+func hold[S state](ctx context.Context, values store.Values, id store.ValueID) (s S, exists bool, err error) {
 	v, err := values.Hold(ctx, id)
 	if err != nil {
 		return s, false, err
@@ -33,30 +51,39 @@ func hold[S any](ctx context.Context, values store.Values, id store.ValueID) (s 
 }
 
 // update reads a state, decides, and swaps it, again while somebody else was quicker: what is written was decided on what stood.
-func update[S any](ctx context.Context, values store.Values, id store.ValueID, decide func(S) (S, error)) (before, after S, err error) {
+// It writes also what did not change, since only what it wrote stays so until the transaction ends. After a refusal it tells the
+// state that stands.
+func update[S state](ctx context.Context, values store.Values, id store.ValueID, decide func(S) (S, error)) (before, after S, err error) {
+	var none S
 	v, err := values.Load(ctx, id)
-	for {
-		if err != nil {
-			return before, after, err
-		}
+	for err == nil {
 		if before, err = decode[S](v); err != nil {
-			return before, after, err
+			break
 		}
 		if after, err = decide(before); err != nil {
 			return before, after, err
 		}
-		content, err := json.Marshal(after)
-		if err != nil {
-			return before, after, ErrUnreadable.With(err)
-		}
-		if v, err = values.Swap(ctx, store.SwapParams{ValueID: id, Revision: v.Revision, Content: content}); err == nil {
+		if v, err = swap(ctx, values, id, v.Revision, after); err == nil {
 			return before, after, nil
 		}
-		if !errors.Is(err, store.ErrRevision) {
-			return before, after, err
+		if isRevision(err) {
+			err = nil
 		}
 	}
+	return none, none, err
 }
+
+// swap writes a state in the place of the one with this revision.
+func swap[S state](ctx context.Context, values store.Values, id store.ValueID, revision int64, s S) (store.Value, error) {
+	content, err := json.Marshal(s)
+	if err != nil {
+		return store.Value{}, ErrUnreadable.With(err)
+	}
+	return values.Swap(ctx, store.SwapParams{ValueID: id, Revision: revision, Content: content})
+}
+
+// isRevision says whether somebody else was quicker.
+func isRevision(err error) bool { return errors.Is(err, store.ErrRevision) }
 
 // next counts on, and never around.
 func next(n int64) (int64, error) {
