@@ -43,6 +43,16 @@ type Request struct {
 	Confirmation contract.OperationConfirmation
 	// Current is the surface as the service has just read it again. The zero value is stale.
 	Current contract.CurrentSurfaceState
+
+	// Guards are values of the tenant ([store.Values]) that must have these revisions for the operation to begin, such as the
+	// epoch that the caller acts under: contract.ErrGuardNotMet otherwise, before whatever the key says, a replay included.
+	// They are checked and locked in the claim's own transaction, without a round trip more.
+	//
+	// [Broker.ExecuteTx] and [Broker.ExecuteAtomic] hold them until the commit: what changes a value comes wholly before the
+	// operation or wholly after it. So does [Broker.ExecutePerItem] for each item; an item whose guards are not met any more is
+	// failed, for contract.ReasonGuard. For [Broker.Execute] they are checked at the claim only: what its executor does after
+	// that is fenced by its target, with [Item.Fence], or not at all.
+	Guards []store.Guard
 }
 
 // TxRequest is a Request for a mode that works inside a transaction.
@@ -74,6 +84,9 @@ func (b *Broker[TTx]) newAttempt(method string, mode store.Mode, req Request, no
 		return nil, err
 	}
 	if err := req.Confirmation.Validate(b.cfg.Limits); err != nil {
+		return nil, err
+	}
+	if err := store.ValidateGuards(req.Guards); err != nil {
 		return nil, err
 	}
 	digest, err := contract.DigestOf(req.Confirmation.Proposal())

@@ -54,6 +54,7 @@ func (b *Broker[TTx]) judge(ctx context.Context, claims store.Claims, a *attempt
 func (b *Broker[TTx]) claimParams(a *attempt) (store.ClaimParams, error) {
 	p := store.ClaimParams{
 		ID: a.keyID(), Digest: a.digest, Attempt: a.id, Mode: a.mode, Lease: b.cfg.Lease, AcceptUnminted: b.cfg.AcceptUnmintedKeys,
+		Guards: a.Guards,
 	}
 	if a.mode == store.ModeExternalProgress {
 		p.FirstItem = a.Confirmation.Items[0].ID
@@ -71,7 +72,7 @@ func (b *Broker[TTx]) claimParams(a *attempt) (store.ClaimParams, error) {
 // lookBehind answers a confirm that cannot claim: it looks the key up behind the barrier, so that a first confirm that is
 // under way is seen and not contradicted.
 func (b *Broker[TTx]) lookBehind(ctx context.Context, claims store.Claims, a *attempt) (*contract.OperationResult, error) {
-	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID(), Barrier: true})
+	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID(), Barrier: true, Guards: a.Guards})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,8 @@ func (b *Broker[TTx]) authorize(ctx context.Context, method string, id store.ID)
 	return contract.ErrDenied.With(err)
 }
 
-// admit asks the authoriser about a confirm. To one that it denies a conflict is still told first, in every state of the key.
+// admit asks the authoriser about a confirm. To one that it denies a guard that is not met and a conflict are still told first, in
+// every state of the key.
 func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt) error {
 	denied := b.authorize(ctx, a.method, a.keyID())
 	if denied == nil {
@@ -126,7 +128,7 @@ func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
 	defer cancel()
-	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID()})
+	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID(), Guards: a.Guards})
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ func fromStore(err error) error {
 		as   *contract.Failure
 	}{
 		{store.ErrFenced, contract.ErrFenced},
+		{store.ErrGuard, contract.ErrGuardNotMet},
 		{store.ErrLockTimeout, contract.ErrInProgress},
 		{store.ErrRetryTx, contract.ErrRetryTx},
 		{store.ErrTenantMismatch, contract.ErrTenantMismatch},

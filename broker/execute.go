@@ -26,10 +26,10 @@ type Executor func(ctx context.Context, it Item) (Outcome, error)
 // compare-and-set of its own ([Item.Expected]).
 //
 // Round trips: 2, or n+1 for n > 1 items with progress; replay 1, stale 1. Errors: *[contract.InvalidError];
-// *[contract.ConflictError] (stale, or the key stands for other content); [contract.ErrDenied], [contract.ErrInProgress],
-// [contract.ErrNotMinted], [contract.ErrExpired]; [contract.ErrFenced] when another call settled the key meanwhile;
-// [contract.ErrUnavailable] when the store could not be used, after which look the key up. When the store fails after items
-// have run the answer is not an error but an ambiguous result.
+// [contract.ErrGuardNotMet]; *[contract.ConflictError] (stale, or the key stands for other content); [contract.ErrDenied],
+// [contract.ErrInProgress], [contract.ErrNotMinted], [contract.ErrExpired]; [contract.ErrFenced] when another call settled the
+// key meanwhile; [contract.ErrUnavailable] when the store could not be used, after which look the key up. When the store fails
+// after items have run the answer is not an error but an ambiguous result.
 func (b *Broker[TTx]) Execute(ctx context.Context, req Request, exec Executor) (res *contract.OperationResult, err error) {
 	defer func(start time.Time) { b.observe(ctx, "execute", start, res, err) }(time.Now())
 	mode := store.ModeExternalProgress
@@ -78,10 +78,22 @@ func (b *Broker[TTx]) claimOwn(ctx context.Context, a *attempt) (*store.Fenced, 
 	if a.holds(s) {
 		return a.held(s), nil, nil
 	}
+	if len(a.Guards) > 0 { // they may not have been checked
+		if s, lookupErr = b.underGuards(ctx, a); lookupErr != nil {
+			return nil, nil, fromStore(lookupErr)
+		}
+	}
 	if res, answered := b.answer(a, s); res != nil || answered != nil {
 		return nil, res, answered
 	}
 	return nil, nil, fromStore(err)
+}
+
+// underGuards reads the key if its guards are met.
+func (b *Broker[TTx]) underGuards(ctx context.Context, a *attempt) (store.Standing, error) {
+	ctx, cancel := b.detached(ctx)
+	defer cancel()
+	return b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID(), Guards: a.Guards})
 }
 
 // runExternal runs the items under the claim, with the progress of each committed before the next one starts.

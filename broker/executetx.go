@@ -93,7 +93,7 @@ func fitsTransaction(req Request) error {
 
 // readSurface answers a key that is claimed already; for one that is not it reads the surface into a.Current.
 func (b *Broker[TTx]) readSurface(ctx context.Context, tx TTx, req TxRequest[TTx], a *attempt) (*contract.OperationResult, error) {
-	s, err := b.store.In(tx).Lookup(ctx, store.LookupParams{ID: a.keyID()})
+	s, err := b.store.In(tx).Lookup(ctx, store.LookupParams{ID: a.keyID(), Guards: a.Guards})
 	if err != nil {
 		return nil, err
 	}

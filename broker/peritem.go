@@ -83,7 +83,10 @@ func (b *Broker[TTx]) tryItem(ctx context.Context, a *attempt, held store.Fenced
 ) {
 	beginCtx, cancel := b.detached(ctx)
 	defer cancel()
-	tx, _, err := b.store.Begin(beginCtx, store.Opening{ID: held.ID, Hold: &held})
+	tx, _, err := b.store.Begin(beginCtx, store.Opening{ID: held.ID, Hold: &held, Guards: a.Guards})
+	if errors.Is(err, store.ErrGuard) {
+		return transactional(it.ID, describe(Outcome{}, contract.ErrGuardNotMet)), nil
+	}
 	if err != nil {
 		return out, err
 	}

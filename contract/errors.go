@@ -16,6 +16,7 @@ const (
 	ReasonExpired        Reason = "pramaan.agent_operation.expired"
 	ReasonInProgress     Reason = "pramaan.agent_operation.in_progress"
 	ReasonFenced         Reason = "pramaan.agent_operation.fenced"
+	ReasonGuard          Reason = "pramaan.agent_operation.guard_not_met"
 	ReasonDenied         Reason = "pramaan.agent_operation.denied"
 	ReasonTenantMismatch Reason = "pramaan.agent_operation.tenant_mismatch"
 	ReasonRetryTx        Reason = "pramaan.agent_operation.retry_transaction"
@@ -44,6 +45,9 @@ var (
 		Message: "the operation is running; this request started nothing; read its result later under the same key"}
 	ErrFenced = &Failure{Code: Aborted, Reason: ReasonFenced,
 		Message: "this attempt has lost the key; what it did after that was not recorded; read the result under the same key"}
+	ErrGuardNotMet = &Failure{Code: Aborted, Reason: ReasonGuard, Effect: EffectNone,
+		Message: "a value that guards the operation has another revision; this request did nothing, and whatever it acted on is no longer so; " +
+			"read what stands now"}
 	ErrDenied = &Failure{Code: PermissionDenied, Reason: ReasonDenied,
 		Message: "not authorized; nothing was done and nothing is shown; a new authorization is needed"}
 	ErrTenantMismatch = &Failure{Code: PermissionDenied, Reason: ReasonTenantMismatch,

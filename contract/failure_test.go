@@ -70,7 +70,7 @@ func TestRetryActions(t *testing.T) {
 
 var refusals = []*Failure{
 	ErrInvalid, ErrStale, ErrKeyReused, ErrNotMinted, ErrExpired, ErrInProgress, ErrFenced, ErrDenied, ErrTenantMismatch,
-	ErrRetryTx, ErrTxEnded, ErrUnavailable, ErrUnsettled,
+	ErrRetryTx, ErrTxEnded, ErrUnavailable, ErrUnsettled, ErrGuardNotMet,
 }
 
 // R1, S22: a refusal is found through every kind of wrapping, matches itself only, and shows nothing of its cause.

@@ -11,7 +11,11 @@ var (
 	ErrFenced = errors.New("the fence has moved")
 	// ErrDuplicate means that the key has a proposal already. Nothing was written.
 	ErrDuplicate = errors.New("the key exists")
-	// ErrLockTimeout means that another transaction holds the key for longer than the store waits. Nothing was written.
+	// ErrRevision means that a value has another revision than the one that was expected. Nothing was written.
+	ErrRevision = errors.New("the value has another revision")
+	// ErrGuard means that a value has not the revision that a guard demands. Nothing was written, and nothing is told of the key.
+	ErrGuard = errors.New("a guard is not met")
+	// ErrLockTimeout means that another transaction holds the key or the value for longer than the store waits. Nothing was written.
 	ErrLockTimeout = errors.New("another transaction holds the key")
 	// ErrBusy means that the database's one writer is taken, by whatever, for longer than the store waits. Nothing was written.
 	ErrBusy = errors.New("the database is busy")
@@ -30,7 +34,7 @@ var (
 // which may quote keys, tenants or content (S22). That is only reached through Unwrap.
 type Error struct {
 	Op    string // what the store was doing, for example "pgstore: claim"
-	Kind  error  // a sentinel of this package; nil for any other fault
+	Kind  error  // a sentinel of this package, or a *contract.InvalidError of Values and of guards; nil for any other fault
 	Code  string // the driver's code, for example a SQLSTATE; may be empty
 	Cause error  // the driver's error; may be nil
 }

@@ -2,7 +2,8 @@
 // behaviour: a store records and tells, the broker decides.
 //
 // The implementations are pgstore (PostgreSQL, for services), sqlitestore (one file, one host) and memstore (unit tests of
-// executors). Everything durable is a claim: `(tenant, boundary, key)` is taken once, by one attempt, and completed once.
+// executors). Everything durable is a claim: `(tenant, boundary, key)` is taken once, by one attempt, and completed once; or a
+// versioned value, changed only by compare-and-set ([Values]).
 package store
 
 import (
@@ -25,6 +26,10 @@ type Store[TTx any] interface {
 	// In returns the claims of the caller's transaction: every call rides in tx and nothing is committed. After every
 	// error but a broken connection the transaction is still usable.
 	In(tx TTx) Claims
+
+	// Values returns the versioned values in the caller's transaction, as In does its claims; one of the store's own begins with
+	// Begin and an Opening that holds the tenant alone.
+	Values(tx TTx) Values
 
 	// Keep returns what settles and keeps claims, on the store's own connections: every call is one committed transaction.
 	Keep() Keeper
@@ -75,7 +80,7 @@ type Claims interface {
 	// Claim takes the key if it is free, and tells how the key stands after that. The attempt won exactly when the standing
 	// claim carries p.Attempt. A key whose proposal is missing (unless p.AcceptUnminted), has another digest or has expired
 	// (unless p.Outcomes is set) is not claimed. A claim that is under way elsewhere is waited for: ErrLockTimeout when that
-	// takes too long.
+	// takes too long. ErrGuard, whatever the key's state, when p.Guards are not met.
 	Claim(ctx context.Context, p ClaimParams) (Standing, error)
 
 	// Lookup tells how the key stands and changes nothing.
@@ -130,6 +135,10 @@ type ClaimParams struct {
 
 	// Outcomes, if not nil, completes the claim as it is made, also after the proposal's expiry (Cancel).
 	Outcomes []byte
+
+	// Guards are the values that must have these revisions, and are held until the transaction of the claim ends: whatever
+	// changes one comes wholly before the claim, which is then refused, or wholly after it.
+	Guards []Guard
 }
 
 // LookupParams are the arguments of Claims.Lookup.
@@ -146,6 +155,9 @@ type LookupParams struct {
 
 	// Content asks for the content of the proposal or of the claim too.
 	Content bool
+
+	// Guards must be met for the key to be told, as for a claim: ErrGuard otherwise.
+	Guards []Guard
 }
 
 // ProgressParams are the arguments of Claims.Progress.
@@ -172,6 +184,8 @@ type Opening struct {
 	// Hold, if set, locks the standing claim under its fence until the transaction ends, so that it can be neither seized nor
 	// completed meanwhile. ErrFenced when it is not held any more.
 	Hold *Fenced
+	// Guards must be met, and are held until the transaction ends: ErrGuard before anything else. Those of Claim count as well.
+	Guards []Guard
 }
 
 // Closing is what Transactor.Commit writes with the commit. At most one is set.

@@ -232,5 +232,6 @@ func run[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx])
 	one(perItem, "S21 S14 a crash between items needs no reader", perItemCrash[TTx])
 	one(perItem, "S4 batches of any size", manyItems[TTx])
 	one(atomically, "S12 a caller that leaves leaves nothing behind", atomicCallerLeaves[TTx])
+	runGuards(func(mode, name string, fn func(*bench[TTx])) { one(mode, name, fn) })
 	runMutations(t, harness)
 }

@@ -40,6 +40,9 @@ func (c txClaims) Propose(ctx context.Context, p store.ProposeParams) error {
 
 func (c txClaims) Claim(ctx context.Context, p store.ClaimParams) (s store.Standing, err error) {
 	err = c.update(ctx, "memstore: claim", p.ID, func(r record) (record, error) {
+		if err := c.meet(p.Tenant, p.Guards); err != nil {
+			return r, err
+		}
 		now := c.tx.body.store.now()
 		r = r.take(now, p)
 		s = r.standing(now, false)
@@ -49,8 +52,12 @@ func (c txClaims) Claim(ctx context.Context, p store.ClaimParams) (s store.Stand
 }
 
 func (c txClaims) Lookup(ctx context.Context, p store.LookupParams) (store.Standing, error) {
-	if err := c.usable(ctx, "memstore: lookup"); err != nil {
+	const op = "memstore: lookup"
+	if err := c.usable(ctx, op); err != nil {
 		return store.Standing{}, err
+	}
+	if err := c.meet(p.Tenant, p.Guards); err != nil {
+		return store.Standing{}, &store.Error{Op: op, Kind: err}
 	}
 	return c.tx.body.get(p.ID).standing(c.tx.body.store.now(), p.Content), nil
 }
@@ -99,7 +106,7 @@ func (c ownClaims) Lookup(ctx context.Context, p store.LookupParams) (s store.St
 	if err := ctx.Err(); err != nil {
 		return s, &store.Error{Op: "memstore: lookup", Cause: err}
 	}
-	if !p.Barrier {
+	if !p.Barrier && len(p.Guards) == 0 {
 		return c.store.read(p.ID).standing(c.store.now(), p.Content), nil
 	}
 	err = c.do(ctx, "memstore: lookup", func(in txClaims) error {

@@ -37,8 +37,9 @@ type Store struct {
 	lockTimeout time.Duration
 	writer      chan struct{} // holds a token while a transaction is open
 
-	mu        sync.Mutex // guards committed
+	mu        sync.Mutex // guards what is committed
 	committed map[store.ID]record
+	values    map[store.ValueID]store.Value
 }
 
 var _ store.Store[*Tx] = (*Store)(nil)
@@ -50,6 +51,7 @@ func New(cfg *Config) *Store {
 		lockTimeout: 5 * time.Second,
 		writer:      make(chan struct{}, 1),
 		committed:   make(map[store.ID]record),
+		values:      make(map[store.ValueID]store.Value),
 	}
 	if cfg != nil && cfg.Now != nil {
 		s.now = cfg.Now
@@ -133,8 +135,9 @@ func (s *Store) readTenant(tenant string) map[store.ID]record {
 }
 
 // commit makes what a transaction wrote visible.
-func (s *Store) commit(written map[store.ID]record) {
+func (s *Store) commit(b *body) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.committed, written)
+	maps.Copy(s.committed, b.written)
+	maps.Copy(s.values, b.values)
 }

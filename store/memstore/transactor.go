@@ -29,6 +29,9 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (*Tx, store.Standing
 
 // open makes the claim of o, or sees that the claim is held that o names. The only writer is the lock.
 func (c txClaims) open(ctx context.Context, op string, o store.Opening) (s store.Standing, err error) {
+	if err := c.meet(o.Tenant, o.Guards); err != nil {
+		return s, &store.Error{Op: op, Kind: err}
+	}
 	if o.Claim != nil {
 		s, err = c.Claim(ctx, *o.Claim)
 	}

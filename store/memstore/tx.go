@@ -27,8 +27,9 @@ type Tx struct {
 // body is the transaction that several handles share.
 type body struct {
 	store   *Store
-	written map[store.ID]record // what the transaction sees in place of what is committed
-	undo    []func()            // in the order of what they undo
+	written map[store.ID]record           // what the transaction sees in place of what is committed
+	values  map[store.ValueID]store.Value // the same of values
+	undo    []func()                      // in the order of what they undo
 	ended   bool
 }
 
@@ -41,7 +42,7 @@ func (s *Store) begin(ctx context.Context, op string) (*Tx, error) {
 	if err := s.acquire(ctx, op); err != nil {
 		return nil, err
 	}
-	return &Tx{body: &body{store: s, written: make(map[store.ID]record)}}, nil
+	return &Tx{body: &body{store: s, written: make(map[store.ID]record), values: make(map[store.ValueID]store.Value)}}, nil
 }
 
 // Commit makes the transaction's writes visible and ends it. The error is [store.ErrTxEnded] when it has ended already;
@@ -77,7 +78,7 @@ func (b *body) commit(op string) error {
 	if err := b.end(op); err != nil {
 		return err
 	}
-	b.store.commit(b.written)
+	b.store.commit(b)
 	b.store.release()
 	return nil
 }
@@ -118,14 +119,17 @@ func (b *body) get(id store.ID) record {
 }
 
 // put changes a key as the transaction sees it.
-func (b *body) put(id store.ID, r record) {
-	before, had := b.written[id]
+func (b *body) put(id store.ID, r record) { put(b, b.written, id, r) }
+
+// put changes what b has written, so that it can be undone.
+func put[K comparable, V any](b *body, written map[K]V, id K, v V) {
+	before, had := written[id]
 	b.undo = append(b.undo, func() {
 		if had {
-			b.written[id] = before
+			written[id] = before
 		} else {
-			delete(b.written, id)
+			delete(written, id)
 		}
 	})
-	b.written[id] = r
+	written[id] = v
 }

@@ -147,7 +147,8 @@ const partsSQL = `SELECT 'column ' || attname || ' ' || format_type(atttypid, at
   UNION ALL SELECT 'index ' || relname || CASE WHEN indisunique THEN ' unique' ELSE '' END
       || CASE WHEN indisvalid THEN '' ELSE ' invalid' END || regexp_replace(pg_get_indexdef(indexrelid), '^.* USING', '')
     FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-   WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item', '{name}_observation')`
+   WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item', '{name}_observation',
+     '{name}_value')`
 
 // checkDrift compares the table with what Migrate makes: it makes that anew, as a temporary table over the same columns of the
 // owner's, and lets the server describe both.

@@ -110,6 +110,7 @@ func TestCheckFindsDrift(t *testing.T) {
 				{`TRUNCATE agents.agent_idempotency_key; ` + table + `ALTER COLUMN content SET NOT NULL`, "column content"},
 				{`DROP INDEX agents.agent_idempotency_key_item; CREATE INDEX agent_idempotency_key_item
 				   ON agents.agent_idempotency_key (request_id)`, "index agent_idempotency_key_item"},
+				{`DROP INDEX agents.agent_idempotency_key_value`, "index agent_idempotency_key_value"},
 				{table + `DROP COLUMN fence CASCADE`, "column fence"},
 			} {
 				tx := begin(t, admin, pgx.TxOptions{})

@@ -25,15 +25,23 @@ func (c claims) Propose(ctx context.Context, p store.ProposeParams) error {
 
 func (c claims) Claim(ctx context.Context, p store.ClaimParams) (store.Standing, error) {
 	var s store.Standing
-	err := c.via.send(ctx, p.Tenant, false, c.sql.claimSteps(p, &s))
-	if sqlState(err) == divisionByZero { // it expired while the claim waited: nothing was claimed
-		return c.Lookup(ctx, store.LookupParams{ID: p.ID, Barrier: true})
+	if err := store.ValidateGuards(p.Guards); err != nil {
+		return s, invalid("claim", err)
 	}
-	return s, fault("claim", err)
+	g := guardsOf(p.Tenant, p.Guards)
+	err := c.via.send(ctx, p.Tenant, false, g.before(c.sql, c.sql.claimSteps(p, &s)))
+	if sqlState(err) == divisionByZero { // it expired while the claim waited: nothing was claimed
+		return c.Lookup(ctx, store.LookupParams{ID: p.ID, Barrier: true, Guards: p.Guards})
+	}
+	return c.told("claim", s, c.guarded(ctx, g, err))
 }
 
 func (s *statements) claimSteps(p store.ClaimParams, standing *store.Standing) []step {
-	steps := []step{{sql: s.claim, args: []any{p.Tenant, p.Key.String(), p.Tenant, p.Digest[:], p.Attempt, string(p.Mode), p.Lease,
+	claim := s.claim
+	if len(p.Guards) > 0 {
+		claim = s.claimGuarded
+	}
+	steps := []step{{sql: claim, args: []any{p.Tenant, p.Key.String(), p.Tenant, p.Digest[:], p.Attempt, string(p.Mode), p.Lease,
 		p.Outcomes, p.Content, p.AcceptUnminted}}}
 	if p.FirstItem != "" {
 		first := store.Fenced{ID: p.ID, Attempt: p.Attempt, Fence: 1}
@@ -50,6 +58,9 @@ func (s *statements) claimSteps(p store.ClaimParams, standing *store.Standing) [
 
 func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standing, error) {
 	var s store.Standing
+	if err := store.ValidateGuards(p.Guards); err != nil {
+		return s, invalid("look up", err)
+	}
 	steps := []step{c.sql.standStep(p.ID, p.Content, &s)}
 	probe := uuid.New()
 	if p.Barrier {
@@ -59,11 +70,28 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standin
 		}
 		steps = append(before, steps...)
 	}
-	err := c.via.send(ctx, p.Tenant, p.Barrier, steps)
+	g := guardsOf(p.Tenant, p.Guards)
+	err := c.via.send(ctx, p.Tenant, p.Barrier, g.before(c.sql, steps))
 	if s.Claim != nil && s.Claim.Attempt == probe {
 		s.Claim = nil
 	}
-	return s, fault("look up", err)
+	return c.told("look up", s, c.guarded(ctx, g, err))
+}
+
+// guarded is the error of a flight with guards.
+func (c claims) guarded(ctx context.Context, g *guards, err error) error {
+	if err != nil {
+		return err
+	}
+	return g.refusal(ctx, c.via, c.sql)
+}
+
+// told is how a key stands, unless there is an error.
+func (claims) told(op string, s store.Standing, err error) (store.Standing, error) {
+	if err != nil {
+		return store.Standing{}, fault(op, err)
+	}
+	return s, nil
 }
 
 func (c claims) Progress(ctx context.Context, p store.ProgressParams) error {

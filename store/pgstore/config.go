@@ -3,6 +3,7 @@ package pgstore
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ var (
 	boundary   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 	setting    = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}\.[a-z_][a-z0-9_]{0,30}$`)
 )
+
+// ownBoundaries are the values of the boundary column that are this library's.
+var ownBoundaries = []string{"operation", "proposal", "item", "observation", "value"}
 
 // maxTable leaves room for the suffixes of index and constraint names: PostgreSQL cuts names at 63 bytes.
 const maxTable = 40
@@ -67,6 +71,10 @@ func (c Config) withDefaults() (Config, error) {
 			return c, &contract.InvalidError{Path: fmt.Sprintf("/pgstore.Config/OtherBoundaries/%d", i),
 				Problem: "must be letters, digits, _, . and -, at most 63 characters"}
 		}
+		if slices.Contains(ownBoundaries, b) {
+			return c, &contract.InvalidError{Path: fmt.Sprintf("/pgstore.Config/OtherBoundaries/%d", i),
+				Problem: "is a boundary of this library's own"}
+		}
 	}
 	if c.LockTimeout == 0 {
 		c.LockTimeout = 5 * time.Second
@@ -82,7 +90,7 @@ func (c Config) render(sql string) string {
 	if strings.Contains(sql, "{row_security}") {
 		sql = strings.ReplaceAll(sql, "{row_security}", rowSecuritySQL)
 	}
-	boundaries := "'" + strings.Join(append([]string{"operation", "proposal", "item", "observation"}, c.OtherBoundaries...), "', '") + "'"
+	boundaries := "'" + strings.Join(append(slices.Clone(ownBoundaries), c.OtherBoundaries...), "', '") + "'"
 	table := pgx.Identifier{c.Schema, c.Table}.Sanitize()
 	return strings.NewReplacer(
 		"{boundaries}", boundaries,

@@ -4,6 +4,10 @@
 // statements travel as one pipelined batch, which PostgreSQL runs as one transaction. "Exactly once" is decided by one
 // INSERT … ON CONFLICT DO NOTHING against a partial unique index; see claimSQL in sql.go.
 //
+// A versioned value is a row of the same table. It is held, for its transaction or as the guard of a claim, by a FOR SHARE lock, which
+// its changes wait for: a check within the write, without that lock, lets through a writer whose value is being changed. An advisory
+// lock besides keeps the waits fair; nothing rests on it.
+//
 // The table is meant to be used by a plain role under forced row-level security. The tenant is bound inside each
 // transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
 // the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.

@@ -43,7 +43,7 @@ func kindOf(err error) error {
 		return nil
 	}
 	for _, kind := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrTenantMismatch, store.ErrRetryTx, store.ErrTxEnded,
-		store.ErrNotCommitted} {
+		store.ErrNotCommitted, store.ErrRevision, store.ErrGuard} {
 		if errors.Is(err, kind) {
 			return kind
 		}

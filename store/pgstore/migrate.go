@@ -38,8 +38,9 @@ CREATE TABLE IF NOT EXISTS {schema}.confirmexec_migration (
 	discardSQL  = `SELECT set_config('confirmexec.discard', 'on', true)`
 )
 
-// ErrOperationsExist is in the chain of MigrateDown's error while the table holds operations.
-var ErrOperationsExist = errors.New("the claim table holds operations, whose keys could be executed again without it")
+// ErrOperationsExist is in the chain of MigrateDown's error while the table holds operations or values.
+var ErrOperationsExist = errors.New("the claim table holds operations or values: without it keys could be executed again, " +
+	"and what was fenced off could come back")
 
 // Migrations returns the migrations as raw SQL for the names in cfg, for teams that run them with a tool of their own:
 // 0001_claims.up.sql, 0001_claims.down.sql and so on, each to be run in one transaction, in order. A nil cfg means the defaults.
@@ -91,13 +92,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 }
 
 // MigrateDown takes the library out of the table again: its rows, checks, indexes and columns, and the table itself if Migrate
-// made it and no other boundary uses it. It refuses with [ErrOperationsExist] while there are operations, and changes nothing
-// then. A nil cfg means the defaults.
+// made it and no other boundary uses it. It refuses with [ErrOperationsExist] while there are operations or values, and changes
+// nothing then. A nil cfg means the defaults.
 func MigrateDown(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return migrateDown(ctx, pool, cfg, false)
 }
 
-// MigrateDownDiscarding is MigrateDown that also discards operations: every key that was executed can then be executed again.
+// MigrateDownDiscarding is MigrateDown that also discards operations and values: every key that was executed can then be executed
+// again, and every value begins again at revision 1, which lets in what it had fenced off.
 func MigrateDownDiscarding(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return migrateDown(ctx, pool, cfg, true)
 }

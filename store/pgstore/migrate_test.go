@@ -57,7 +57,8 @@ func TestSchemaRefusesIllegalRows(t *testing.T) {
 			VALUES ('f', 'operation', 'k', decode(repeat('00', 32), 'hex'), gen_random_uuid(), 1, 'atomic', now(), now())`
 		proposal = `(firm_id, boundary, request_id, digest, claimed_at, expires_at, completed_at)
 			VALUES ('f', 'proposal', 'k', decode(repeat('00', 32), 'hex'), now(), now(), now())`
-		item = `(firm_id, boundary, request_id, item_id, attempt, fence, claimed_at) VALUES ('f', 'item', 'k', 'i', gen_random_uuid(), 1, now())`
+		value = `(firm_id, boundary, item_id, fence, claimed_at, content) VALUES ('f', 'value', 'n', 1, now(), '')`
+		item  = `(firm_id, boundary, request_id, item_id, attempt, fence, claimed_at) VALUES ('f', 'item', 'k', 'i', gen_random_uuid(), 1, now())`
 	)
 	insert := func(row string) string {
 		_, err := admin.Exec(t.Context(), `INSERT INTO agents.agent_idempotency_key `+row)
@@ -68,12 +69,13 @@ func TestSchemaRefusesIllegalRows(t *testing.T) {
 		}
 		return pe.Code + " " + pe.ConstraintName
 	}
-	for _, row := range []string{operation, proposal, item} {
+	for _, row := range []string{operation, proposal, item, value} {
 		assert.Empty(t, insert(row), "the good row: %s", row)
 	}
 	assert.Equal(t, "23505 agent_idempotency_key_operation", insert(operation), "the backstop of exactly once")
 	assert.Equal(t, "23505 agent_idempotency_key_proposal", insert(proposal))
 	assert.Equal(t, "23505 agent_idempotency_key_item", insert(item))
+	assert.Equal(t, "23505 agent_idempotency_key_value", insert(value))
 	const shape, boundary = "23514 confirmexec_shape", "23514 confirmexec_boundary"
 	for row, want := range map[string]string{
 		strings.Replace(operation, "'operation'", "'unheard-of'", 1):             boundary,
@@ -85,8 +87,20 @@ func TestSchemaRefusesIllegalRows(t *testing.T) {
 		strings.Replace(operation, "now())", "NULL)", 1):                         shape,
 		strings.Replace(proposal, "now(), now())", "NULL, now())", 1):            shape,
 		strings.Replace(item, "'i'", "NULL", 1):                                  shape,
+		strings.Replace(value, "'n', 1", "NULL, 1", 1):                           shape,
+		strings.Replace(value, "'n', 1", "'n', 0", 1):                            shape,
+		strings.Replace(value, "'n', 1", "'n', NULL", 1):                         shape,
+		strings.Replace(value, "now()", "NULL", 1):                               shape,
+		strings.Replace(value, "'')", "NULL)", 1):                                shape,
 	} {
 		assert.Equal(t, want, insert(row), "%s", row)
+	}
+	for column, filled := range map[string]string{
+		"request_id": "'k'", "step": "'x'", "tool": "'x'", "sha": "'x'", "digest": "''", "attempt": "gen_random_uuid()", "mode": "'x'",
+		"lease_until": "now()", "expires_at": "now()", "completed_at": "now()", "outcomes": "''", "unsettled": "false",
+	} {
+		row := strings.Replace(strings.Replace(value, "item_id,", "item_id, "+column+",", 1), "'n',", "'n', "+filled+",", 1)
+		assert.Equal(t, shape, insert(row), column)
 	}
 	for _, column := range []string{"step", "tool", "sha"} {
 		row := strings.Replace(strings.Replace(operation, "mode,", "mode, "+column+",", 1), "'atomic',", "'atomic', 'x',", 1)
@@ -131,9 +145,15 @@ func TestPlansUseIndexes(t *testing.T) {
 	require.NoError(t, err)
 	before := seqScans(t, db)
 	st := pgstore.New(app)
-	for range 10 { // a plan turns generic at the sixth call on a connection
+	for revision := range int64(10) { // a plan turns generic at the sixth call on a connection
+		moved(t, st, "firm-a", revision)
+		guarded := claimOf(proposed(t, st, "firm-a"))
+		guarded.Guards = []store.Guard{{Name: epoch, Revision: revision + 1}}
+		s, err := st.Own().Claim(t.Context(), guarded)
+		require.NoError(t, err)
+		require.NotNil(t, s.Claim)
 		id := proposed(t, st, "firm-a")
-		_, err := st.Own().Claim(t.Context(), claimOf(id))
+		_, err = st.Own().Claim(t.Context(), claimOf(id))
 		require.NoError(t, err)
 		_, err = st.Own().Lookup(t.Context(), store.LookupParams{ID: id, Barrier: true})
 		require.NoError(t, err)

@@ -88,3 +88,19 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// R118: values and guards keep their promises by row locks alone: advisory locks only keep the waits fair.
+func TestConformanceWithoutTurns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	admin, app := db.AdminPool(t), db.Pool(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness[pgx.Tx] {
+		_, err := admin.Exec(t.Context(), `SET lock_timeout = '10s'; DELETE FROM agents.agent_idempotency_key; DELETE FROM effect`)
+		require.NoError(t, err)
+		h := harness(t, app)
+		st, ok := h.Store.(*pgstore.Store)
+		require.True(t, ok)
+		h.Store = pgstore.WithoutTurns(st)
+		return h
+	})
+}

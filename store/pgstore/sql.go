@@ -30,14 +30,20 @@ const (
 	// claimSQL is where exactly once is decided: of all that try, at every moment and from every process, the unique index on
 	// (tenant, request_id) WHERE boundary = 'operation' lets one row in. It waits for another one's insert that is under way.
 	// Nothing is inserted unless the key's proposal has this digest and has not expired.
-	claimSQL = `INSERT INTO {table} ({tenant}, boundary, request_id, digest, attempt, fence, mode, claimed_at, lease_until,
+	claimSQL = claim + claimIf
+
+	// claimGuardedSQL inserts nothing either unless metSQL, before it in the flight, has found every guard met.
+	claimGuardedSQL = claim + ` AND current_setting('confirmexec.met', true) = 'true'` + claimIf
+
+	claim = `INSERT INTO {table} ({tenant}, boundary, request_id, digest, attempt, fence, mode, claimed_at, lease_until,
     completed_at, content, outcomes, unsettled)
   SELECT $1, 'operation', $2, $4::bytea, $5::uuid, 1, $6::text, clock_timestamp(), clock_timestamp() + $7::interval,
          CASE WHEN $8::bytea IS NOT NULL THEN clock_timestamp() END, CASE WHEN p.request_id IS NULL THEN $9::bytea END, $8::bytea,
          CASE WHEN $8::bytea IS NOT NULL THEN false END
     FROM (SELECT 1) AS one
     LEFT JOIN {table} p ON p.{tenant} = $1 AND p.request_id = $2 AND p.boundary = 'proposal'
-   WHERE current_setting({setting}, true) = $3::text
+   WHERE current_setting({setting}, true) = $3::text`
+	claimIf = `
      AND CASE WHEN p.request_id IS NULL THEN $10::boolean
               ELSE p.digest = $4::bytea AND ($8::bytea IS NOT NULL OR p.expires_at > clock_timestamp()) END
   ON CONFLICT ({tenant}, request_id) WHERE boundary = 'operation' DO NOTHING`
@@ -164,6 +170,8 @@ type statements struct {
 	propose, claim, inTime, raise, probe, await, hold, guard string
 	startItem, finishItem, finishLiveItem, renew, complete   string
 	stand, seize, settle, observe, list, purge               string
+	loadValue, holdValue, makeValue, moveValue               string
+	met, claimGuarded, probeValues, sharesTurn, takesTurn    string
 }
 
 func (c Config) statements() statements {
@@ -175,5 +183,9 @@ func (c Config) statements() statements {
 		renew: c.render(renewSQL), complete: c.render(completeSQL),
 		stand: c.render(standSQL), seize: c.render(seizeSQL), settle: c.render(settleSQL), observe: c.render(observeSQL),
 		list: c.render(listSQL), purge: c.render(purgeSQL),
+		loadValue: c.render(loadValueSQL), holdValue: c.render(holdValueSQL),
+		makeValue: c.render(makeValueSQL), moveValue: c.render(moveValueSQL),
+		sharesTurn: c.render(shareTurnSQL), takesTurn: c.render(takeTurnSQL),
+		met: c.render(metSQL), claimGuarded: c.render(claimGuardedSQL), probeValues: c.render(probeValuesSQL),
 	}
 }

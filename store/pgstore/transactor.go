@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,19 +26,25 @@ var errNotOwned = errors.New("pgstore: not a transaction that Begin made")
 // Begin implements [store.Transactor].
 func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Standing, error) {
 	var standing store.Standing
+	if err := validOpening(o); err != nil {
+		return nil, standing, invalid("begin", err)
+	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, standing, fault("begin", err)
 	}
-	steps := []step{{sql: s.sql.bind, args: []any{o.Tenant}}}
+	g := guardsOf(o.Tenant, o.Guards)
+	var steps []step
 	if o.Claim != nil {
-		steps = append(steps, s.sql.claimSteps(*o.Claim, &standing)...)
+		g.all = append(slices.Clone(g.all), o.Claim.Guards...)
+		steps = s.sql.claimSteps(*o.Claim, &standing)
 	}
 	if o.Hold != nil {
 		steps = append(steps, step{sql: s.sql.hold, args: heldArgs(*o.Hold), scan: func(r pgx.Row) error { return r.Scan(nil) }})
 	}
-	tx, err := beginWith(ctx, conn, append(steps, step{sql: restoreSQL}, step{sql: "SAVEPOINT " + ownedMark}))
-	if err == nil {
+	tx, err := beginWith(ctx, conn, surround(step{sql: s.sql.bind, args: []any{o.Tenant}}, g.before(&s.sql, steps),
+		step{sql: restoreSQL}, step{sql: "SAVEPOINT " + ownedMark}))
+	if err == nil && g.met {
 		return &ownedTx{lentTx: lentTx{Tx: tx, seen: &seen{}}, conn: conn}, standing, nil
 	}
 	if tx != nil {
@@ -47,10 +54,21 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrFenced
 	}
+	if !g.met {
+		err = store.ErrGuard
+	}
 	if sqlState(err) == divisionByZero { // the key expired while the claim waited
 		err = errors.Join(store.ErrRetryTx, err)
 	}
-	return nil, standing, fault("begin", err)
+	return nil, store.Standing{}, fault("begin", err)
+}
+
+func validOpening(o store.Opening) error {
+	err := store.ValidateGuards(o.Guards)
+	if err == nil && o.Claim != nil {
+		err = store.ValidateGuards(o.Claim.Guards)
+	}
+	return err
 }
 
 // beginWith sends BEGIN and steps in one flight. The transaction is nil if it was not begun.

@@ -82,7 +82,9 @@ func TestUpgradeOfAnOwnersTable(t *testing.T) {
 	require.NoError(t, err)
 	st, err := pgstore.NewWithConfig(db.Pool(t), upgraded)
 	require.NoError(t, err)
-	claimAndComplete(t, st, uuid.NewString())
+	firm := uuid.NewString()
+	claimAndComplete(t, st, firm)
+	moved(t, st, firm, 0) // its name is no UUID, as the owner's request_id is
 
 	require.ErrorIs(t, pgstore.MigrateDown(t.Context(), admin, &upgraded), pgstore.ErrOperationsExist)
 	assert.Equal(t, 1, count(t, admin, "boundary = 'operation'"), "a refusal changes nothing")
@@ -185,7 +187,11 @@ func TestDownOfOwnTable(t *testing.T) {
 	require.NoError(t, pgstore.Migrate(t.Context(), admin, &cfg))
 	_, err := admin.Exec(t.Context(), `INSERT INTO agents.agent_idempotency_key (firm_id, boundary, tool) VALUES ('firm-a', 'tool', 'x')`)
 	require.NoError(t, err)
-	require.NoError(t, pgstore.MigrateDown(t.Context(), admin, &cfg))
+	moved(t, pgstore.New(admin), "firm-a", 0)
+	require.ErrorIs(t, pgstore.MigrateDown(t.Context(), admin, &cfg), pgstore.ErrOperationsExist, "a value fences off what came before it")
+	assert.Equal(t, 1, count(t, admin, "boundary = 'value'"), "a refusal changes nothing")
+	require.NoError(t, pgstore.MigrateDownDiscarding(t.Context(), admin, &cfg))
+	assert.Equal(t, 1, count(t, admin, "true"))
 	assert.Equal(t, 1, count(t, admin, "boundary = 'tool'"))
 	require.NoError(t, pgstore.Migrate(t.Context(), admin, &cfg), "and the library comes back to it")
 }
@@ -215,8 +221,10 @@ func TestMigrationsFS(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(up), `"acme"."claims"`)
 	assert.NotRegexp(t, `\{[a-z_]+\}`, string(up), "no name is left open")
-	_, err = pgstore.Migrations(&pgstore.Config{OtherBoundaries: []string{"a'b"}})
-	require.ErrorContains(t, err, "OtherBoundaries/0")
+	for _, boundary := range []string{"a'b", "value"} {
+		_, err = pgstore.Migrations(&pgstore.Config{OtherBoundaries: []string{boundary}})
+		require.ErrorContains(t, err, "OtherBoundaries/0")
+	}
 
 	down, err := fs.ReadFile(fsys, "0001_claims.down.sql")
 	require.NoError(t, err)

@@ -20,6 +20,9 @@ func (c claims) Propose(ctx context.Context, p store.ProposeParams) error {
 }
 
 func (c claims) Claim(ctx context.Context, p store.ClaimParams) (s store.Standing, err error) {
+	if err := store.ValidateGuards(p.Guards); err != nil {
+		return s, refused("sqlitestore: claim", err)
+	}
 	err = c.write(ctx, "sqlitestore: claim", func(ctx context.Context, q querier) error {
 		s, err = claim(ctx, q, p)
 		return err
@@ -31,6 +34,9 @@ func (c claims) Claim(ctx context.Context, p store.ClaimParams) (s store.Standin
 }
 
 func claim(ctx context.Context, q querier, p store.ClaimParams) (store.Standing, error) {
+	if err := meet(ctx, q, p.Tenant, p.Guards); err != nil {
+		return store.Standing{}, err
+	}
 	if err := take(ctx, q, p); err != nil {
 		return store.Standing{}, err
 	}
@@ -49,8 +55,11 @@ func take(ctx context.Context, q querier, p store.ClaimParams) error {
 }
 
 func (c claims) Lookup(ctx context.Context, p store.LookupParams) (s store.Standing, err error) {
+	if err := store.ValidateGuards(p.Guards); err != nil {
+		return s, refused("sqlitestore: lookup", err)
+	}
 	run := c.read
-	if p.Barrier {
+	if p.Barrier || len(p.Guards) > 0 {
 		run = c.write // the only writer is the barrier: no claim is under way while it is held
 	}
 	err = run(ctx, "sqlitestore: lookup", func(ctx context.Context, q querier) error {
@@ -58,6 +67,9 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (s store.Stand
 			if _, err := affect(ctx, q, becomeWriter); err != nil {
 				return err
 			}
+		}
+		if err := meet(ctx, q, p.Tenant, p.Guards); err != nil {
+			return err
 		}
 		s, err = standing(ctx, q, p.ID, p.Content)
 		return err

@@ -49,7 +49,8 @@ func broken(ctx context.Context, op string, err, undone error) error {
 
 // kind finds the sentinel that err stands for. Nil: none.
 func kind(err error) error {
-	for _, k := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrRetryTx, store.ErrTxEnded} {
+	for _, k := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrRetryTx, store.ErrTxEnded,
+		store.ErrRevision, store.ErrGuard} {
 		if errors.Is(err, k) {
 			return k
 		}

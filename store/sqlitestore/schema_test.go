@@ -42,6 +42,8 @@ func TestStatementsUseTheIndexes(t *testing.T) {
 		"purge items":    {purgeKey[2], 2, []string{"item"}},
 		"startItem":      {startItem, 5, []string{"operation"}},
 		"storeItem":      {storeItem, 6, []string{"operation"}},
+		"selectValue":    {selectValue, 2, []string{"value"}},
+		"moveValue":      {moveValue, 4, []string{"value"}},
 		"selectStanding": {selectStanding, 3, []string{"proposal", "operation", "item", "observation"}},
 	} {
 		plan := explain(t, s, c.query, c.args)
@@ -81,9 +83,10 @@ func TestShapes(t *testing.T) {
 		"observation": {
 			"request_id": "'k'", "item_id": "'i'", "attempt": "'a'", "fence": "1", "completed_at": "1", "outcomes": "x''",
 		},
+		"value": {"item_id": "'n'", "fence": "1", "content": "x''"},
 	}
 	values := map[string]string{
-		"step": "'s'", "tool": "'t'", "sha": "'s'", "item_id": "'i'",
+		"request_id": "'k'", "step": "'s'", "tool": "'t'", "sha": "'s'", "item_id": "'i'",
 		"digest": digest, "attempt": "'a'", "fence": "1", "mode": "'m'",
 		"lease_until": "1", "expires_at": "1", "completed_at": "1", "content": "x''", "outcomes": "x''", "unsettled": "0",
 	}
@@ -111,6 +114,7 @@ func TestShapes(t *testing.T) {
 	require.NoError(t, insert(t, s, "item", with(with(good["item"], "completed_at", "1"), "outcomes", "x''")))
 	require.Error(t, insert(t, s, "item", with(good["item"], "content", "x''")))
 	require.Error(t, insert(t, s, "observation", with(good["observation"], "content", "x''")))
+	require.Error(t, insert(t, s, "value", with(good["value"], "fence", "0")))
 	require.Error(t, insert(t, s, "operations", good["operation"]), "a boundary that is not known")
 	require.Error(t, insert(t, s, "fact", nil), "a boundary that is not known")
 }

@@ -21,6 +21,9 @@ const (
 // ctx. database/sql cannot keep an executor from ending it; Isolate and Commit notice that, with [store.ErrTxEnded].
 func (s *Store) Begin(ctx context.Context, o store.Opening) (*sql.Tx, store.Standing, error) {
 	const op = "sqlitestore: begin"
+	if err := validOpening(o); err != nil {
+		return nil, store.Standing{}, refused(op, err)
+	}
 	tx, err := s.begin(ctx, op)
 	if err != nil {
 		return nil, store.Standing{}, err
@@ -53,6 +56,9 @@ func (s *Store) begin(ctx context.Context, op string) (*sql.Tx, error) {
 
 // open makes the claim of o, or sees that the claim is held that o names. The only writer is the lock.
 func open(ctx context.Context, q querier, o store.Opening) (s store.Standing, err error) {
+	if err := meet(ctx, q, o.Tenant, o.Guards); err != nil {
+		return s, err
+	}
 	if o.Claim != nil {
 		s, err = claim(ctx, q, *o.Claim)
 	}
@@ -63,6 +69,14 @@ func open(ctx context.Context, q querier, o store.Opening) (s store.Standing, er
 		_, err = q.ExecContext(ctx, markBegun)
 	}
 	return s, err
+}
+
+func validOpening(o store.Opening) error {
+	err := store.ValidateGuards(o.Guards)
+	if err == nil && o.Claim != nil {
+		err = store.ValidateGuards(o.Claim.Guards)
+	}
+	return err
 }
 
 func hold(ctx context.Context, q querier, f store.Fenced) error {

@@ -21,6 +21,7 @@ type fault struct {
 	patch     patch
 	isolate   func(ctx context.Context, s *memstore.Store, tx *memstore.Tx, n int, fn func(int, *memstore.Tx) error) ([]error, error)
 	forgetsTx bool // In writes on a connection of the store's own
+	values    *valueFault
 }
 
 // patch changes what claims do. A call without a patch is passed on; with one it gets the unbroken claims to go on with.
@@ -269,7 +270,36 @@ var faults = map[string]struct {
 	"Isolate swallows ErrRetryTx":                {swallowsRetry, "Isolate stops at ErrRetryTx"},
 	"Isolate swallows a panic":                   {swallowsPanic, "Isolate lets a panic pass"},
 	"Isolate lends a handle that ends":           {lendsOwners, "Isolate notices or refuses an executor's commit"},
+
+	"Hold takes no lock, or one that changes pass by": {
+		valuing(valueFault{holdsNothing: true}), "R118 Hold waits for a change under way",
+	},
+	"Hold's lock keeps no change out":            {valuing(valueFault{holdsNothing: true}), "R118 a change waits for whoever holds"},
+	"Hold tells what stood before its wait":      {valuing(valueFault{holdsSnapshot: true}), "R118 Hold waits for a change under way"},
+	"Swap does not compare":                      {valuing(valueFault{comparesNot: true}), "R112 a swap from another revision tells what stands"},
+	"Swap compares before its wait":              {valuing(valueFault{comparesEarly: true}), "R41 to make a value waits for whoever makes it"},
+	"Swap to the same content is none":           {valuing(valueFault{reuses: true}), "R113 a swap makes the next revision"},
+	"a swap that is rolled back uses a revision": {valuing(valueFault{skips: true}), "S28a a rollback leaves the value as it was"},
+	"a refused swap tells nothing":               {valuing(valueFault{tellsNothing: true}), "R112 a swap from another revision tells what stands"},
+	"values without the tenant":                  {valuing(valueFault{tenantless: true}), "S16 tenants do not share values"},
+	"Swap commits by itself":                     {valuing(valueFault{commitsAlone: true}), "S28a a rollback leaves the value as it was"},
+	"content is stored as text":                  {valuing(valueFault{text: true}), "S17 a value's content comes back byte for byte"},
+	"a long name is cut":                         {valuing(valueFault{longNames: true}), "S11 what no value may be is refused"},
+	"Swap waits without a bound":                 {valuing(valueFault{foreverWaits: true}), "S28a a swap waits no longer than the lock timeout"},
+
+	"guards are not checked":                         {valuing(valueFault{guardIgnored: true}), "R112 a claim whose guard is not met is refused"},
+	"a guard is checked without a lock":              {valuing(valueFault{guardUnlocked: true}), "R118 a claim waits for a change of its guard"},
+	"a guard's lock ends before the claim's commit":  {valuing(valueFault{guardBefore: true}), "R118 a change waits for the claim that it guards"},
+	"a guard is checked after the claim's commit":    {valuing(valueFault{guardAfter: true}), "R112 a claim whose guard is not met is refused"},
+	"a guard of revision 0 is met by any":            {valuing(valueFault{guardZero: true}), "S11 guards that cannot be checked are refused"},
+	"of several guards one is checked":               {valuing(valueFault{guardFirstOnly: true}), "R112 a claim whose guard is not met is refused"},
+	"a guard is checked only of a key that is free":  {valuing(valueFault{guardOfFree: true}), "R121 a guard comes before every other answer"},
+	"a guard is met by another tenant's value":       {valuing(valueFault{guardTenant: true}), "S16 tenants do not share guards"},
+	"an item's transaction does not keep its guards": {valuing(valueFault{guardBefore: true}), "R118 an item's transaction keeps its guards"},
 }
+
+// valuing is a fault of values or of guards.
+func valuing(f valueFault) func() fault { return func() fault { return fault{values: &f} } }
 
 func progressing(spoil func(p *store.ProgressParams)) func() fault {
 	return func() fault {

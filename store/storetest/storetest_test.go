@@ -35,6 +35,11 @@ func TestTheSuitePassesWithoutAFault(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newHarness(fault{}) })
 }
 
+// The same of the store whose values have row locks.
+func TestTheSuitePassesWithoutAFaultOfValues(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Harness[*memstore.Tx] { return newHarness(fault{values: &valueFault{}}) })
+}
+
 // S12, S16, S20, S21: every broken store is found, by the case that is there for it, and the rule that it breaks is named.
 // With -v the table of broken stores is printed.
 func TestTheSuiteFindsFaults(t *testing.T) {
@@ -150,12 +155,27 @@ func (l *ledger) add(name string, n int) int {
 func newHarness(f fault) storetest.Harness[*memstore.Tx] {
 	c, l := &clock{now: time.Now()}, &ledger{rows: map[string]int{}}
 	cfg := &memstore.Config{Now: c.Now, LockTimeout: time.Second}
-	s := faulty{memstore.New(cfg), f, memstore.New(cfg)}
+	m := memstore.New(cfg)
+	var s store.Store[*memstore.Tx] = faulty{m, f, memstore.New(cfg)}
+	ended := func(*memstore.Tx, bool) {}
+	if f.values != nil {
+		r := newRows(*f.values)
+		s, ended = rowStore{m, r}, r.end
+	}
 	return storetest.Harness[*memstore.Tx]{
-		Store:    s,
-		Begin:    s.BeginTx,
-		Commit:   func(_ context.Context, tx *memstore.Tx) error { return tx.Commit() },
-		Rollback: func(_ context.Context, tx *memstore.Tx) error { return tx.Rollback() },
+		Store: s,
+		Begin: m.BeginTx,
+		Commit: func(_ context.Context, tx *memstore.Tx) error {
+			err := tx.Commit()
+			if err == nil {
+				ended(tx, true)
+			}
+			return err
+		},
+		Rollback: func(_ context.Context, tx *memstore.Tx) error {
+			ended(tx, false)
+			return tx.Rollback()
+		},
 		Effect: func(_ context.Context, tx *memstore.Tx, name string) error {
 			l.add(name, 1)
 			tx.OnRollback(func() { l.add(name, -1) })

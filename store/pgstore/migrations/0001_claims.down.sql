@@ -1,5 +1,6 @@
 -- Takes the library out of the table again, or the table away if the library made it and nobody else uses it. It refuses
--- while there are operations, since without them a key could be executed again.
+-- while there are operations, since without them a key could be executed again, and while there are values, since without them
+-- what their revisions fenced off could come back.
 ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY;
 
 DO $confirmexec$
@@ -7,11 +8,11 @@ DECLARE
   made boolean;
   c record;
 BEGIN
-  IF EXISTS (SELECT FROM {table} WHERE boundary = 'operation') AND coalesce(current_setting('confirmexec.discard', true), '') <> 'on' THEN
-    RAISE EXCEPTION 'the claim table holds operations' USING ERRCODE = 'object_in_use',
-      HINT = 'without their claims their keys could be executed again; if that is wanted, use pgstore.MigrateDownDiscarding or SET confirmexec.discard = on';
+  IF EXISTS (SELECT FROM {table} WHERE boundary IN ('operation', 'value')) AND coalesce(current_setting('confirmexec.discard', true), '') <> 'on' THEN
+    RAISE EXCEPTION 'the claim table holds operations or values' USING ERRCODE = 'object_in_use',
+      HINT = 'without them keys could be executed again, and what was fenced off could come back; if that is wanted, use pgstore.MigrateDownDiscarding or SET confirmexec.discard = on';
   END IF;
-  DELETE FROM {table} WHERE boundary IN ('operation', 'proposal', 'item', 'observation');
+  DELETE FROM {table} WHERE boundary IN ('operation', 'proposal', 'item', 'observation', 'value');
 
   made := coalesce(obj_description({table_literal}::regclass, 'pg_class'), '') = 'confirmexec: made';
   IF made AND NOT EXISTS (SELECT FROM {table}) THEN
@@ -24,7 +25,7 @@ BEGIN
     ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
   END IF;
   ALTER TABLE {table} DROP CONSTRAINT confirmexec_tenant, DROP CONSTRAINT confirmexec_boundary, DROP CONSTRAINT confirmexec_shape;
-  DROP INDEX {schema}.{name}_operation, {schema}.{name}_proposal, {schema}.{name}_item, {schema}.{name}_observation;
+  DROP INDEX {schema}.{name}_operation, {schema}.{name}_proposal, {schema}.{name}_item, {schema}.{name}_observation, {schema}.{name}_value;
 
   FOR c IN SELECT conname, obj_description(oid, 'pg_constraint') AS was FROM pg_constraint
     WHERE conrelid = {table_literal}::regclass AND contype = 'c' AND obj_description(oid, 'pg_constraint') LIKE 'confirmexec: was %'

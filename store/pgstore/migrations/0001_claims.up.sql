@@ -59,7 +59,7 @@ BEGIN
     WHERE conrelid = {table_literal}::regclass AND contype = 'c'
   LOOP
     EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', c.conname);
-    EXECUTE format('ALTER TABLE {table} ADD CONSTRAINT %I CHECK (boundary IN (''operation'', ''proposal'', ''item'', ''observation'') OR (%s))',
+    EXECUTE format('ALTER TABLE {table} ADD CONSTRAINT %I CHECK (boundary IN (''operation'', ''proposal'', ''item'', ''observation'', ''value'') OR (%s))',
       c.conname, c.expr);
     EXECUTE format('COMMENT ON CONSTRAINT %I ON {table} IS %L', c.conname, 'confirmexec: was ' || c.def);
   END LOOP;
@@ -89,6 +89,11 @@ ALTER TABLE {table}
       AND digest IS NULL AND attempt IS NOT NULL AND fence IS NOT NULL AND mode IS NULL AND claimed_at IS NOT NULL
       AND lease_until IS NULL AND expires_at IS NULL AND content IS NULL AND unsettled IS NULL
       AND outcomes IS NOT NULL AND completed_at IS NOT NULL
+    -- A versioned value: item_id is its name, fence its revision, claimed_at the time of its last change.
+    WHEN 'value' THEN request_id IS NULL AND step IS NULL AND tool IS NULL AND sha IS NULL AND item_id IS NOT NULL
+      AND digest IS NULL AND attempt IS NULL AND fence IS NOT NULL AND fence >= 1 AND mode IS NULL AND claimed_at IS NOT NULL
+      AND lease_until IS NULL AND expires_at IS NULL AND completed_at IS NULL AND content IS NOT NULL
+      AND outcomes IS NULL AND unsettled IS NULL
     ELSE true END);
 
 -- No index on completed_at, nor a predicate over it: the completing UPDATE stays heap-only.
@@ -96,6 +101,7 @@ CREATE UNIQUE INDEX {name}_operation ON {table} ({tenant}, request_id) WHERE bou
 CREATE UNIQUE INDEX {name}_proposal ON {table} ({tenant}, request_id) WHERE boundary = 'proposal';
 CREATE UNIQUE INDEX {name}_item ON {table} ({tenant}, request_id, item_id) WHERE boundary = 'item';
 CREATE UNIQUE INDEX {name}_observation ON {table} ({tenant}, request_id, item_id, attempt) WHERE boundary = 'observation';
+CREATE UNIQUE INDEX {name}_value ON {table} ({tenant}, item_id) WHERE boundary = 'value';
 
 -- A table that was here before keeps its row security as it is: switching it on is a step of its own
 -- (pgstore.EnableRowSecurity), since its owner's other code may not bind a tenant.

@@ -19,7 +19,7 @@ CREATE TABLE agent_idempotency_key (
     outcomes     BLOB,
     unsettled    INTEGER CHECK (unsettled IN (0, 1)), -- 1: completed with an ambiguous outcome
 
-    CONSTRAINT agent_idempotency_key_boundary CHECK (boundary IN ('operation', 'proposal', 'item', 'observation')),
+    CONSTRAINT agent_idempotency_key_boundary CHECK (boundary IN ('operation', 'proposal', 'item', 'observation', 'value')),
 
     -- A column that a boundary does not use is null, and one that it needs is not. The explicit IS NOT NULLs matter: a
     -- CHECK that comes out as NULL passes.
@@ -49,6 +49,12 @@ CREATE TABLE agent_idempotency_key (
             AND mode IS NULL AND lease_until IS NULL AND expires_at IS NULL
             AND content IS NULL AND unsettled IS NULL
             AND outcomes IS NOT NULL AND completed_at IS NOT NULL
+        -- A versioned value: item_id is its name, fence its revision, claimed_at the time of its last change.
+        WHEN 'value' THEN request_id IS NULL AND item_id IS NOT NULL
+            AND step IS NULL AND tool IS NULL AND sha IS NULL AND digest IS NULL
+            AND attempt IS NULL AND fence IS NOT NULL AND fence >= 1
+            AND mode IS NULL AND lease_until IS NULL AND expires_at IS NULL AND completed_at IS NULL
+            AND content IS NOT NULL AND outcomes IS NULL AND unsettled IS NULL
         ELSE 1 END)
 ) STRICT;
 
@@ -61,3 +67,5 @@ CREATE UNIQUE INDEX agent_idempotency_key_item ON agent_idempotency_key (firm_id
     WHERE boundary = 'item';
 CREATE UNIQUE INDEX agent_idempotency_key_observation ON agent_idempotency_key (firm_id, request_id, item_id, attempt)
     WHERE boundary = 'observation';
+CREATE UNIQUE INDEX agent_idempotency_key_value ON agent_idempotency_key (firm_id, item_id)
+    WHERE boundary = 'value';
