@@ -515,12 +515,18 @@ func mutationCases[TTx any]() map[string]func(*bench[TTx]) {
 	}
 }
 
-// runMutations runs every case of a mutation on one store.
+// runMutations runs every case of a mutation and of a fact on one store.
 func runMutations[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx]) {
 	for name, fn := range mutationCases[TTx]() {
 		t.Run("Mutate/"+name, func(t *testing.T) {
 			t.Parallel()
 			fn(newBench(t, harness(t), "Mutate", nil))
+		})
+	}
+	for name, fn := range factCases[TTx]() {
+		t.Run("Facts/"+name, func(t *testing.T) {
+			t.Parallel()
+			fn(newBench(t, harness(t), "Facts", nil))
 		})
 	}
 }
