@@ -49,6 +49,8 @@ func TestImportDirections(t *testing.T) {
 		"/httperr":         {module + "/httperr"},
 		"/store":           {module + "/store"},
 		"/broker":          {module + "/broker", module + "/store"},
+		"/fencing":         {module + "/fencing", module + "/store"},
+		"/fencing/peer":    {module + "/fencing/peer"},
 		"/store/memstore":  {module + "/store"},
 		"/store/storetest": {module + "/store"},
 		"/store/pgstore":   {module + "/store", "github.com/jackc", "golang.org/x/text", "golang.org/x/sync"},
@@ -72,7 +74,8 @@ var rpc = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "goog
 func TestOnlyGrpcerrLinksGRPC(t *testing.T) {
 	const own = module + "/grpcerr"
 	for _, pkg := range packages(t) {
-		if pkg.ImportPath == own || strings.HasPrefix(pkg.ImportPath, own+"/") || strings.Contains(pkg.ImportPath, "/internal/") {
+		if pkg.ImportPath == own || strings.HasPrefix(pkg.ImportPath, own+"/") || strings.Contains(pkg.ImportPath, "/internal/") ||
+			strings.HasPrefix(pkg.ImportPath, module+"/examples") {
 			continue
 		}
 		assert.Empty(t, under(deps(t, pkg.ImportPath), rpc...), pkg.ImportPath)
@@ -115,7 +118,7 @@ func TestPublicTestsNeedLittle(t *testing.T) {
 			continue
 		case pkg.ImportPath == module+"/store/sqlitestore": // the leaf package that owns the driver
 			own = append(slices.Clone(allowed), "modernc.org/sqlite")
-		case pkg.ImportPath == module+"/grpcerr": // the leaf package that owns gRPC
+		case pkg.ImportPath == module+"/grpcerr", strings.HasPrefix(pkg.ImportPath, module+"/grpcerr/"): // the leaf that owns gRPC
 			own = slices.Concat(allowed, rpc, []string{"golang.org/x/net"})
 		}
 		assert.Empty(t, outside(slices.Concat(pkg.TestImports, pkg.XTestImports), own...), pkg.ImportPath)

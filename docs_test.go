@@ -42,3 +42,18 @@ func TestReadmeProgram(t *testing.T) {
 	require.True(t, found)
 	assert.Equal(t, "package main"+code, block)
 }
+
+// The program of docs/fencing.md is the example that the tests run.
+func TestFencingProgram(t *testing.T) {
+	page, err := os.ReadFile("docs/fencing.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("fencing/example_test.go")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(page), "```go\n")
+	require.True(t, found)
+	block, _, _ = strings.Cut(block, "\n```")
+	_, body, found := strings.Cut(string(example), "func Example() {\n")
+	require.True(t, found)
+	body, _, _ = strings.Cut(body, "\n\t// Output:")
+	assert.Equal(t, strings.TrimPrefix(strings.ReplaceAll(body, "\n\t", "\n"), "\t"), block)
+}

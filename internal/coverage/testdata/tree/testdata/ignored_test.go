@@ -1,0 +1,4 @@
+package ignored
+
+// R3: go ignores it.
+func TestIgnored() {}
