@@ -7,7 +7,7 @@
 //
 //	fence, err := space.Hold(ctx, st.Values(tx), fencing.SessionIs(caller), fencing.EpochIs("dispatcher", epoch))
 //	...
-//	receipt, err := fence.SetAdmission(ctx, request) // in the same transaction
+//	receipt, err := fence.SetAdmission(ctx, agentID, request, activeCalls) // in the same transaction
 //
 // A fence lives in one row and many writers hold it (FOR SHARE); whoever moves it waits for them, and they for it. Under READ
 // COMMITTED that is enough, and less is not: `WHERE EXISTS` and FOR KEY SHARE let stale writes through.

@@ -13,15 +13,14 @@ import (
 // makes a call registers it with [Gate.Enter] before anything of it is live. So once the gate is closed, the calls that it counts
 // are all that there are, and their number only falls (R89).
 //
-// The durable [Admission] and the Gate go together, the Gate first for what closes and last for what opens:
+// The durable [Admission] and the Gate go together, the Gate first for what closes and last for what opens. The Apply of the broker's
+// mutation, which neither a fenced request nor a repeated one gets to, is
 //
-//	active := gate.Close(request.ExpectedGeneration)             // then, in a transaction:
+//	active := gate.Close(request.ExpectedGeneration) // for a close
 //	receipt, err := fence.SetAdmission(ctx, agent, request, active)
-//	...
-//	receipt, err := fence.SetAdmission(ctx, agent, request, 0)   // to open; then, after its commit:
-//	err = gate.Open(receipt.After)
 //
-// A close that is refused or not known to be committed leaves the gate closed, until a newer generation opens it.
+// and once an opening is committed, gate.Open(receipt.After). A close that is refused after that or is not known to be committed
+// leaves the gate closed, until a newer generation opens it.
 //
 // The zero Gate is closed and knows of no call. A Gate is safe for concurrent use.
 type Gate struct {
@@ -107,10 +106,15 @@ func (g *Gate) Open(generation int64) error {
 
 // Close closes the gate for a close that expects this durable generation, before that is decided on, and tells how many registered
 // calls are active. No call is registered after it has returned, until a newer generation opens the gate.
+//
+// A generation that is older than the gate's closes nothing, and its count is no evidence: the durable generation has moved on, so
+// that close will be refused. A message that slept in a queue does not shut an agent that was opened since.
 func (g *Gate) Close(generation int64) (active int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open, g.generation = false, max(g.generation, generation)
+	if generation >= g.generation {
+		g.open, g.generation = false, generation
+	}
 	return int64(len(g.calls))
 }
 

@@ -101,12 +101,12 @@ func TestLateOpening(t *testing.T) {
 		closed, opened int64
 		want           error
 	}{
-		"older":                    {3, 2, ErrMoved},
-		"what the close expected":  {3, 3, ErrMoved},
-		"what the gate began with": {0, 2, ErrMoved},
-		"none":                     {3, 0, ErrMoved},
-		"newer":                    {3, 4, nil},
-		"the close was refused":    {2, 3, nil},
+		"older":                   {3, 2, ErrMoved},
+		"what the close expected": {3, 3, ErrMoved},
+		"what the gate was":       {2, 2, ErrMoved},
+		"none":                    {3, 0, ErrMoved},
+		"newer":                   {3, 4, nil},
+		"the close was refused":   {2, 3, nil},
 	} {
 		g := openGate()
 		g.Close(c.closed)
@@ -115,10 +115,25 @@ func TestLateOpening(t *testing.T) {
 		_, err = g.Enter("c")
 		require.Equal(t, c.want == nil, err == nil, name)
 	}
+}
+
+// R45: a close that expects an older generation than the gate was opened with will be refused, and closes nothing.
+func TestLateClose(t *testing.T) {
 	g := openGate()
+	enter(t, g, "a")
 	require.NoError(t, g.Open(5))
-	g.Close(3)
-	require.Equal(t, standing(ErrMoved, 5), g.Open(5), "a close never lowers the number")
+	for _, late := range []int64{-1, 0, 2, 4} {
+		assert.EqualValues(t, 1, g.Close(late))
+		enter(t, g, "b")()
+		require.Equal(t, standing(ErrMoved, 5), g.Open(5), "nor does it lower the number")
+	}
+	g.Close(5)
+	_, err := g.Enter("b")
+	require.ErrorIs(t, err, ErrClosed)
+	g.Close(4)
+	require.ErrorIs(t, g.Open(5), ErrMoved)
+	_, err = g.Enter("b")
+	require.ErrorIs(t, err, ErrClosed)
 }
 
 // R92: nothing opens a gate that was stopped.
@@ -163,15 +178,17 @@ func TestNoRegistrationAfterClose(t *testing.T) {
 							assert.ErrorIs(t, err, ErrClosed)
 							return
 						}
-						assert.False(t, late, "%s: registered after it had returned", name)
+						if !assert.False(t, late, "%s: registered after it had returned", name) {
+							return
+						}
 						entered.Add(1)
 						runtime.Gosched() // let the others in
 					}
 				})
 			}
 			wg.Wait()
-			assert.Equal(t, entered.Load(), counted.Load(), name)
-			assert.Len(t, g.Calls(), int(counted.Load()), name)
+			require.Equal(t, entered.Load(), counted.Load(), name)
+			require.Len(t, g.Calls(), int(counted.Load()), name)
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 type kit[TTx any] struct {
 	*testing.T
 	Harness[TTx]
-	ctx context.Context //nolint:containedctx // the subtest's
+	ctx context.Context // the subtest's
 }
 
 func newKit[TTx any](t *testing.T, h Harness[TTx]) *kit[TTx] {
