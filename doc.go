@@ -2,7 +2,7 @@
 // confirms an operation that the system proposed, and only then it is executed. A double tap, a lost reply, a crash, or a page
 // that changed underneath never becomes a second write, a wrong write or a false report.
 //
-// The package itself holds no code. The parts, from the pure to the durable:
+// The package itself holds no code but for what it embeds. The parts, from the pure to the durable:
 //
 //   - contract: the operation_recovery.v1 wire types, staleness, outcomes and their one result, the content digest, failure
 //     codes with their retry table. It has no I/O of any kind.
@@ -12,6 +12,9 @@
 //   - broker: the one type that services use. It mints keys, claims them, runs executors and answers confirms.
 //   - httperr: the same failures over plain HTTP, as problem documents, and the Idempotency-Key header.
 //   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
+//
+// [Vectors] are the golden vectors and JSON Schemas of the contract, for siblings in other repositories and languages;
+// contract/contracttest runs them.
 //
 // # One promise
 //
