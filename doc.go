@@ -10,6 +10,10 @@
 //     store/sqlitestore one file on one host, store/memstore for unit tests of executors, store/storetest the conformance
 //     suite that every store passes.
 //   - broker: the one type that services use. It mints keys, claims them, runs executors and answers confirms.
+//   - fencing: what is too late is kept out by checks that are atomic with the write. fencing/peer is who is at the other end of
+//     a connection, fencing/fencetest the suite for other implementations.
+//   - grpcerr: the same failures over gRPC, without loss; what a failed call tells, and what may be sent again. With its children
+//     the only importer of gRPC; grpcerr/identity tells handlers who calls.
 //   - httperr: the same failures over plain HTTP, as problem documents, and the Idempotency-Key header.
 //   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
 //
