@@ -260,3 +260,21 @@ func TestClaimIsRefusedAtItsCommit(t *testing.T) {
 		assert.Equal(t, broker.Proposed, b.phase(c), mode)
 	}
 }
+
+// S14, S30: a store with one writer cannot tell whose transaction holds it: a confirm that waits too long is told that the store is
+// busy, not that its operation runs, nor that nothing was done under its key.
+func TestAnotherKeyIsNotInProgress(t *testing.T) {
+	st := memstore.New(&memstore.Config{LockTimeout: briefly})
+	for _, mode := range []string{execute, atomically, perItem} {
+		b := newBench(t, storetest.Harness[*memstore.Tx]{Store: st}, mode, nil)
+		c := b.propose("a")
+		tx, err := st.BeginTx(b.ctx)
+		require.NoError(t, err)
+		_, err = b.confirm(request(c), b.never)
+		require.ErrorIs(t, err, contract.ErrUnavailable)
+		require.NotErrorIs(t, err, contract.ErrInProgress)
+		failure, _ := contract.FailureOf(err)
+		assert.False(t, failure.KnownNoEffect())
+		require.NoError(t, tx.Rollback())
+	}
+}

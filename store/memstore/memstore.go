@@ -63,7 +63,7 @@ func New(cfg *Config) *Store {
 }
 
 // Own returns the claims of the store itself: every call is a transaction of its own. A write while the caller itself
-// holds a [Tx] waits for that Tx, and so ends in [store.ErrLockTimeout].
+// holds a [Tx] waits for that Tx, and so ends in [store.ErrBusy].
 func (s *Store) Own() store.Claims { return ownClaims{s} }
 
 // In returns the claims of tx. Its calls fail with [store.ErrTxEnded] once tx has ended.
@@ -106,9 +106,9 @@ func (s *Store) acquire(ctx context.Context, op string) error {
 	case s.writer <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &store.Error{Op: op, Kind: store.ErrLockTimeout, Cause: ctx.Err()}
+		return &store.Error{Op: op, Kind: store.ErrBusy, Cause: ctx.Err()}
 	case <-timeout.C:
-		return &store.Error{Op: op, Kind: store.ErrLockTimeout}
+		return &store.Error{Op: op, Kind: store.ErrBusy}
 	}
 }
 

@@ -81,9 +81,9 @@ func TestBeginWaitsForTheOpenTransaction(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = s.BeginTx(t.Context())
-	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.ErrorIs(t, err, store.ErrBusy)
 	_, err = s.Own().Claim(t.Context(), store.ClaimParams{AcceptUnminted: true})
-	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.ErrorIs(t, err, store.ErrBusy)
 
 	require.NoError(t, tx.Rollback())
 	tx, err = s.BeginTx(t.Context())
@@ -98,7 +98,7 @@ func TestBeginEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err = s.BeginTx(ctx)
-	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.ErrorIs(t, err, store.ErrBusy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

@@ -34,7 +34,7 @@ type body struct {
 }
 
 // BeginTx begins a transaction of the caller's own, for [Store.In] and [Store.Isolate], as soon as no other is open.
-// The error is [store.ErrLockTimeout] when that takes longer than the lock timeout or when ctx ends first. ctx does not
+// The error is [store.ErrBusy] when that takes longer than the lock timeout or when ctx ends first. ctx does not
 // bound the transaction.
 func (s *Store) BeginTx(ctx context.Context) (*Tx, error) { return s.begin(ctx, "memstore: begin") }
 

@@ -26,7 +26,7 @@ func fault(op string, err error) error {
 // waitFault is fault for a call that has done nothing but wait: its end by wait is a lock timeout.
 func waitFault(wait context.Context, op string, err error) error {
 	if wait.Err() != nil {
-		return &store.Error{Op: op, Kind: store.ErrLockTimeout, Code: code(err), Cause: err}
+		return &store.Error{Op: op, Kind: store.ErrBusy, Code: code(err), Cause: err}
 	}
 	return fault(op, err)
 }
@@ -61,7 +61,7 @@ func kind(err error) error {
 	case mustRetry(err):
 		return store.ErrRetryTx
 	case isBusy(err):
-		return store.ErrLockTimeout
+		return store.ErrBusy
 	}
 	return nil
 }

@@ -10,7 +10,7 @@
 // An executor writes to its own tables in the same file, in a transaction that its caller began on [Store.DB] or that
 // the broker began with [Store.Begin]. Such a transaction is IMMEDIATE: it holds SQLite's only writer, and every other
 // writer waits for its end. So keep it short, and do not call the store's own claims ([Store.Own]) while holding it:
-// such a write, and a lookup behind the barrier, would wait for itself, and ends in [store.ErrLockTimeout] after the
+// such a write, and a lookup behind the barrier, would wait for itself, and ends in [store.ErrBusy] after the
 // lock timeout. Use [Store.In].
 //
 // database/sql cannot keep an executor from ending the transaction that it was lent. Isolate and Commit notice it, with
@@ -66,7 +66,7 @@ func (s *Store) DB() *sql.DB { return s.writer }
 func (s *Store) Close() error { return errors.Join(s.readers.Close(), s.writer.Close()) }
 
 // Own returns the claims of the store's own connections. A write of it, or a lookup behind the barrier, ends in
-// [store.ErrLockTimeout] when the caller itself holds a transaction begun on DB.
+// [store.ErrBusy] when the caller itself holds a transaction begun on DB.
 func (s *Store) Own() store.Claims { return claims{write: s.write, read: s.read} }
 
 // In returns the claims of tx, which must have been begun on DB. Its calls fail with [store.ErrTxEnded] once tx has

@@ -105,7 +105,7 @@ func TestCommitWithOpenRows(t *testing.T) {
 	require.True(t, rows.Next())
 	err = s.Commit(t.Context(), tx, completing(f))
 	require.EqualError(t, err, "sqlitestore: commit: the transaction was rolled back (SQLITE_BUSY)")
-	require.NotErrorIs(t, err, store.ErrLockTimeout)
+	require.NotErrorIs(t, err, store.ErrBusy)
 	require.Equal(t, 0, count(t, s, "effect"))
 }
 
@@ -135,11 +135,11 @@ func TestBeginWaitsForTheWriter(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, _, err = s.Begin(ctx, store.Opening{})
 		cancel()
-		require.ErrorIs(t, err, store.ErrLockTimeout)
+		require.ErrorIs(t, err, store.ErrBusy)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	_, _, err = brief.Begin(t.Context(), store.Opening{})
-	require.ErrorIs(t, err, store.ErrLockTimeout)
+	require.ErrorIs(t, err, store.ErrBusy)
 	require.NoError(t, first.Rollback(t.Context(), begun))
 	for _, s := range []*sqlitestore.Store{first, hour, brief} {
 		tx, _, err := s.Begin(t.Context(), store.Opening{})
@@ -150,7 +150,7 @@ func TestBeginWaitsForTheWriter(t *testing.T) {
 	cancel()
 	_, _, err = first.Begin(ctx, store.Opening{})
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, store.ErrLockTimeout)
+	require.NotErrorIs(t, err, store.ErrBusy)
 }
 
 // S14, S21: a process that is killed in an item's transaction leaves neither effect nor record; its key can be seized.

@@ -71,6 +71,20 @@ func (k *kit[TTx]) refused(err, kind error, rule string) {
 	k.rule(errors.As(err, &se), "every error of a store is a *store.Error", err)
 }
 
+// waited requires the refusal of a call that waited for somebody until the lock timeout.
+func (k *kit[TTx]) waited(err error, rule string) {
+	k.Helper()
+	k.rule(tooLong(err), rule, err)
+	var se *store.Error
+	k.rule(errors.As(err, &se), "every error of a store is a *store.Error", err)
+}
+
+// tooLong says whether err is that of such a wait. A store with one writer cannot tell what that one holds, and must not say that it
+// is the key.
+func tooLong(err error) bool {
+	return errors.Is(err, store.ErrLockTimeout) || errors.Is(err, store.ErrBusy)
+}
+
 func describe(got []any) string {
 	var b strings.Builder
 	for _, g := range got {

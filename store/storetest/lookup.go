@@ -144,8 +144,8 @@ func lockTimeout[TTx any](k *kit[TTx]) {
 	blind := async(func() (store.Standing, error) {
 		return k.own.Lookup(k.ctx, store.LookupParams{ID: k.id, Barrier: true})
 	})
-	k.refused((<-lost).err, store.ErrLockTimeout, "a claim waits no longer than the lock timeout, and says so")
-	k.refused((<-blind).err, store.ErrLockTimeout, "the barrier waits no longer than the lock timeout, and says so")
+	k.waited((<-lost).err, "a claim waits no longer than the lock timeout, and says so")
+	k.waited((<-blind).err, "the barrier waits no longer than the lock timeout, and says so")
 	x.rollback()
 	k.rule(k.lookup().Claim == nil, "a claim that ran into the lock timeout wrote nothing", k.lookup())
 	k.claim(k.own, p)

@@ -158,7 +158,7 @@ func (k *kit[TTx]) seizeDuring(p store.SeizeParams) <-chan answer {
 	pending := async(func() (store.Standing, error) { return k.keep().Seize(k.ctx, p) })
 	select {
 	case a := <-pending:
-		k.refused(a.err, store.ErrLockTimeout, "an item's transaction keeps Seize out")
+		k.waited(a.err, "an item's transaction keeps Seize out")
 		again := make(chan answer, 1)
 		again <- a
 		return again
@@ -172,7 +172,7 @@ func (k *kit[TTx]) seizedAfter(pending <-chan answer, p store.SeizeParams) store
 	k.Helper()
 	a := <-pending
 	if a.err != nil {
-		k.refused(a.err, store.ErrLockTimeout, "a Seize that does not wait to the end says so")
+		k.waited(a.err, "a Seize that does not wait to the end says so")
 		a.standing, a.err = k.keep().Seize(k.ctx, p)
 	}
 	k.ok(a.err, "Seize after the item's transaction")

@@ -133,8 +133,8 @@ func beginTimesOut[TTx any](k *kit[TTx]) {
 	}
 	p := attempt(free)
 	claims, holds := begin(store.Opening{ID: free, Claim: &p}), begin(store.Opening{ID: k.id, Hold: &f})
-	k.refused((<-claims).err, store.ErrLockTimeout, "Begin waits for a claim no longer than the lock timeout, and says so")
-	k.refused((<-holds).err, store.ErrLockTimeout, "Begin waits to hold no longer than the lock timeout, and says so")
+	k.waited((<-claims).err, "Begin waits for a claim no longer than the lock timeout, and says so")
+	k.waited((<-holds).err, "Begin waits to hold no longer than the lock timeout, and says so")
 	x.rollback()
 	k.unchanged(before, "a Begin that ran into the lock timeout wrote nothing")
 	k.item(f, "effect").commit(done(f, "i1"))
@@ -296,7 +296,7 @@ func awaitSeesCommit[TTx any](k *kit[TTx]) {
 
 	x = k.item(f, "effect")
 	a = <-k.awaitWrites()
-	k.refused(a.err, store.ErrLockTimeout, "AwaitWrites waits no longer than the lock timeout, and says so")
+	k.waited(a.err, "AwaitWrites waits no longer than the lock timeout, and says so")
 	x.commit(finished(f))
 	k.rule(k.lookup().Claim.Completed, "a lookup that did not wait to the end is in nobody's way", k.lookup())
 }

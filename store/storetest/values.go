@@ -402,7 +402,7 @@ func holdersSwap[TTx any](k *kit[TTx]) {
 			revision++
 			continue
 		}
-		k.rule(errors.Is(v.err, store.ErrRetryTx) || errors.Is(v.err, store.ErrLockTimeout),
+		k.rule(errors.Is(v.err, store.ErrRetryTx) || tooLong(v.err),
 			"one of two that hold a value and change it is told ErrRetryTx or ErrLockTimeout", v)
 	}
 	k.valueStands(revision, "each change that was told as made is made, once")
@@ -417,7 +417,7 @@ func valueTimesOut[TTx any](k *kit[TTx]) {
 	const rule = "a swap waits no longer than the lock timeout, and says so"
 	select {
 	case v := <-pending(func() valued { return k.swap(k.swapTo(1, "x")) }):
-		k.refused(v.err, store.ErrLockTimeout, rule)
+		k.waited(v.err, rule)
 	case <-time.After(10 * time.Second):
 		k.rule(false, rule)
 	}
