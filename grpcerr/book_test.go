@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -297,9 +296,11 @@ func TestBookIsBounded(t *testing.T) {
 	for n := range 3 {
 		assert.NotErrorIs(t, send(n), grpcerr.ErrNotResent)
 	}
-	assert.ErrorIs(t, send(1), grpcerr.ErrNotResent)
 	assert.ErrorIs(t, send(2), grpcerr.ErrNotResent)
+	assert.ErrorIs(t, send(1), grpcerr.ErrNotResent)
 	assert.NotErrorIs(t, send(0), grpcerr.ErrNotResent)
+	assert.ErrorIs(t, send(1), grpcerr.ErrNotResent)
+	assert.NotErrorIs(t, send(2), grpcerr.ErrNotResent)
 }
 
 // Requests and replies of a service's own types are read by its own functions.
@@ -375,6 +376,18 @@ func TestContentOfMessageWithMeta(t *testing.T) {
 	assert.ErrorIs(t, send(1, "that"), grpcerr.ErrContentChanged)
 }
 
+// The same message has many encodings, and one content.
+func TestContentOfManyEncodings(t *testing.T) {
+	l := newLink(t, setup{client: &grpcerr.ClientConfig{
+		Meta: func(any) (contract.RequestMeta, bool) { return contract.RequestMeta{OperationID: "op"}, true },
+	}})
+	for range 3 {
+		_, err := l.call(l.ctx(), apply, manyEncodings(t), grpc.MaxCallSendMsgSize(8))
+		assert.Equal(t, contract.NeverSent, failed(t, err).Delivery)
+		assert.NotErrorIs(t, err, grpcerr.ErrContentChanged)
+	}
+}
+
 // dynamicRequest is a message with meta data and a text.
 func dynamicRequest(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
@@ -384,11 +397,11 @@ func dynamicRequest(t *testing.T) protoreflect.MessageDescriptor {
 		}
 	}
 	meta := field("meta", 1, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE)
-	meta.TypeName = proto.String("." + string((&pb.RequestMeta{}).ProtoReflect().Descriptor().FullName()))
+	meta.TypeName = new("." + string((&pb.RequestMeta{}).ProtoReflect().Descriptor().FullName()))
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Name: proto.String("desk.proto"), Package: proto.String("desk.v1"), Syntax: proto.String("proto3"),
+		Name: new("desk.proto"), Package: new("desk.v1"), Syntax: new("proto3"),
 		Dependency: []string{pb.File_confirmexec_v1_request_meta_proto.Path()},
-		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("Request"), Field: []*descriptorpb.FieldDescriptorProto{
+		MessageType: []*descriptorpb.DescriptorProto{{Name: new("Request"), Field: []*descriptorpb.FieldDescriptorProto{
 			meta, field("what", 2, descriptorpb.FieldDescriptorProto_TYPE_STRING),
 		}}},
 	}, protoregistry.GlobalFiles)

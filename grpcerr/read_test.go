@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +27,14 @@ import (
 type recorder struct {
 	encoding.CodecV2
 
-	mu       sync.Mutex
-	received []string
+	marshalled atomic.Int64
+	mu         sync.Mutex
+	received   []string
+}
+
+func (r *recorder) Marshal(v any) (mem.BufferSlice, error) {
+	r.marshalled.Add(1)
+	return r.CodecV2.Marshal(v)
 }
 
 func newRecorder() *recorder { return &recorder{CodecV2: encoding.GetCodecV2(proto.Name)} }
@@ -156,13 +163,31 @@ func TestReadsEndWithTheContext(t *testing.T) {
 	}
 }
 
+// A pause ends with the context too, and the answer is what the attempt before it was told.
+func TestPauseEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	after := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		defer cancel()
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	l := newLink(t, setup{
+		client:   &grpcerr.ClientConfig{Methods: methods(), ReadBackoff: 1000 * time.Hour},
+		dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(after)},
+	})
+	l.read = failing(100, contract.ErrUnavailable)
+	_, err := l.call(ctx, look, operation("op"))
+	assert.ErrorIs(t, err, contract.ErrUnavailable)
+	assert.EqualValues(t, 1, l.reads.Load())
+}
+
 // Where the caller has chosen a codec, a read is repeated with that codec if that can be, and else not at all.
 func TestReadsWithAnotherCodec(t *testing.T) {
+	own := newRecorder()
 	for name, c := range map[string]struct {
 		opt   grpc.CallOption
 		reads int64
 	}{
-		"as CodecV2":   {grpc.ForceCodecV2(newRecorder()), 3},
+		"as CodecV2":   {grpc.ForceCodecV2(own), 3},
 		"by its name":  {grpc.CallContentSubtype("proto"), 1},
 		"as no matter": {grpc.EmptyCallOption{}, 3},
 	} {
@@ -174,6 +199,7 @@ func TestReadsWithAnotherCodec(t *testing.T) {
 			assert.Equal(t, c.reads, l.reads.Load())
 		})
 	}
+	assert.EqualValues(t, 1, own.marshalled.Load())
 }
 
 // A read has no effect, and its error proves nothing about what its caller did before: an executor that returns it leaves its item

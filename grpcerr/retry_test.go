@@ -2,6 +2,7 @@ package grpcerr_test
 
 import (
 	"context"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,8 +50,12 @@ func TestRetryPolicy(t *testing.T) {
 				}
 				return moved(ctx, req)
 			}
-			assert.Equal(t, codes.Aborted, status.Code(l.mutate(l.ctx())))
+			err := l.mutate(l.ctx())
+			assert.Equal(t, codes.Aborted, status.Code(err))
 			assert.Equal(t, c.runs, l.runs.Load())
+			if !c.setup.plain {
+				assert.Equal(t, 1, failed(t, err).Attempts, "it is not even tried")
+			}
 		})
 	}
 }
@@ -104,6 +109,24 @@ func TestRetryPolicyOfResolver(t *testing.T) {
 	}
 }
 
+// Nothing else of such a config is heeded either.
+func TestConfigOfResolver(t *testing.T) {
+	s, ca := &service{}, newAuthority(t)
+	address := serve(t, s, ca, setup{})
+	names := manual.NewBuilderWithScheme("names")
+	names.BuildCallback = func(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) {
+		parsed := cc.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "timeout": "0s"}]}`)
+		require.NoError(t, parsed.Err)
+		names.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: address, ServerName: "127.0.0.1"}}, ServiceConfig: parsed})
+	}
+	opts := append(setup{}.options(newEvents()),
+		grpc.WithResolvers(names), grpc.WithTransportCredentials(credentials.NewTLS(ca.clientTLS(ca.leaf()))))
+	conn, err := grpc.NewClient("names:///desk", opts...)
+	require.NoError(t, err)
+	defer conn.Close()
+	assert.NoError(t, conn.Invoke(t.Context(), change, operation("op"), newAnswer()))
+}
+
 // stubborn is an interceptor that calls again whatever comes back.
 func stubborn(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {
 	for range 4 {
@@ -143,4 +166,40 @@ func TestStubbornLayers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A read may be repeated by other layers as well. What its last attempt was told is what it was told.
+func TestStubbornReads(t *testing.T) {
+	l := newLink(t, setup{
+		client: &grpcerr.ClientConfig{Methods: methods(), ReadAttempts: 1}, dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(stubborn)},
+	})
+	l.warm()
+	l.read = func(_ context.Context, n int64) (*answer, error) {
+		if n == 5 {
+			l.cutter.cut()
+		}
+		return nil, contract.ErrUnavailable
+	}
+	l.cutter.listener.Close()
+	_, err := l.call(l.ctx(), look, operation("op"))
+	e := failed(t, err)
+	assert.EqualValues(t, 5, l.reads.Load())
+	assert.Nil(t, e.Failure)
+	assert.Equal(t, contract.SentUnknown, e.Delivery)
+}
+
+// okError is an error that says that it is none.
+type okError struct{ error }
+
+func (okError) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
+
+// An error never has a status that says OK.
+func TestErrorThatSaysOK(t *testing.T) {
+	l := newLink(t, setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+			return okError{io.ErrUnexpectedEOF}
+		})}})
+	err := l.mutate(l.ctx())
+	assert.Equal(t, contract.NeverSent, failed(t, err).Delivery)
+	assert.Equal(t, codes.Unavailable, status.Code(err))
 }

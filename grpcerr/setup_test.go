@@ -25,7 +25,8 @@ func careless(_ context.Context, method string, req, reply any, cc *grpc.ClientC
 
 // Interceptors that cannot see their calls say so on the first one, before anything is sent.
 func TestSetupIsIncomplete(t *testing.T) {
-	guard := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
+	guard, live := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()}), grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
+	require.NotEmpty(t, live.DialOptions())
 	for name, s := range map[string]setup{
 		"no stats handler": {plain: true, dialOpts: []grpc.DialOption{
 			grpc.WithUnaryInterceptor(guard.UnaryClientInterceptor()), grpc.WithStreamInterceptor(guard.StreamClientInterceptor()),
@@ -33,6 +34,9 @@ func TestSetupIsIncomplete(t *testing.T) {
 		"another guard's stats handler": {plain: true, dialOpts: []grpc.DialOption{
 			grpc.WithUnaryInterceptor(guard.UnaryClientInterceptor()), grpc.WithStreamInterceptor(guard.StreamClientInterceptor()),
 			grpc.WithStatsHandler(grpcerr.NewGuard(nil).StatsHandler()),
+		}},
+		"a stats handler on another connection only": {plain: true, dialOpts: []grpc.DialOption{
+			grpc.WithUnaryInterceptor(live.UnaryClientInterceptor()), grpc.WithStreamInterceptor(live.StreamClientInterceptor()),
 		}},
 		"an interceptor changes the context": {dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(forgetful)}},
 	} {
@@ -58,6 +62,7 @@ func TestSetupThatCannotBeSeen(t *testing.T) {
 	l := newLink(t, setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careless)}})
 	_, err := l.call(l.ctx(), look, operation("op"))
 	assert.ErrorIs(t, err, grpcerr.ErrSetup, "also of a success")
+	assert.EqualValues(t, 1, l.reads.Load())
 	l.answers(contract.ErrUnavailable)
 	e := failed(t, l.mutate(l.ctx()))
 	assert.Zero(t, e.Attempts)

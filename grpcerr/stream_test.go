@@ -154,7 +154,8 @@ func TestStreamChecks(t *testing.T) {
 			n++
 		}
 		received <- n
-		return receiveOne(ss)
+		assert.Error(t, receiveOne(ss))
+		return nil
 	}
 	s, err := l.conn.NewStream(l.ctx(), feeding, feed)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Program mutants plants each of twenty bugs in the product, as an overlay that leaves its files alone, and runs the tests that
+// Program mutants plants each of twenty-five bugs in the product, as an overlay that leaves its files alone, and runs the tests that
 // are to catch it: go run ./internal/mutants, from the module's root. It prints which test caught each, makes sure that each was
 // really in, and exits with 1 when one was not caught.
 package main
