@@ -176,8 +176,8 @@ func (d *deed) check(ctx context.Context, a act, told contract.Receipt, err erro
 
 // The least number of cases that make a whole enumeration of the mutations.
 const (
-	minimumDeeds      = 700
-	minimumDeedsShort = 100
+	minimumDeeds      = 1200
+	minimumDeedsShort = 250
 )
 
 // R26, R29, R60, R61: for each call on a mutation, place and fault the n-th boundary is faulted, n = 1, 2, 3, … until a run has no
