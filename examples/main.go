@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/confirmexec/confirmexec/examples/dispatch"
 )
 
 func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
@@ -53,6 +55,8 @@ func run(args []string, s streams) int {
 var hidden = map[string]func(ctx context.Context, args []string, s streams) error{
 	"registry-process": registryProcess,
 	"confirm-process":  confirmProcess,
+
+	dispatch.ProcessCommand: dispatchProcess,
 }
 
 // errTold is an error that the user was told already.

@@ -17,6 +17,8 @@ Usage, from the repository's root (flags may stand anywhere):
   go run ./examples [flags]                walk through all scenarios
   go run ./examples [flags] SCENARIO ...   walk through these
   go run ./examples list                   name the scenarios
+  go run ./examples dispatch [NAME ...]    the Agent contract: two processes over mutual TLS
+  go run ./examples dispatch list          name its scenarios
 
 By hand:
 
@@ -38,6 +40,7 @@ Flags:
              where the registry writes one JSON object for each call that it gets.
              By hand: ./registry.jsonl. Scenarios: a temporary file; one that is named here is kept.
   -json      (scenarios) one JSON object a line for each scenario, and nothing else on stdout
+  -diagrams  (dispatch) Markdown with a sequence diagram of what happened in each scenario
   -tenant NAME
              (by hand) whose operation it is. Default demo-firm.
   -by NAME   (resolve) who stands for the verdict. Default: the user of this system.
@@ -56,7 +59,7 @@ type options struct {
 	database, ledger, tenant, version string
 	by, after                         string
 	limit                             int
-	json                              bool
+	json, diagrams                    bool
 	slow, lease                       time.Duration
 	args                              []string        // what is not a flag, in order
 	given                             map[string]bool // the flags that were given
@@ -103,6 +106,7 @@ func (o *options) flagSet() *flag.FlagSet {
 	flags.StringVar(&o.after, "after", "", "")
 	flags.IntVar(&o.limit, "limit", 100, "")
 	flags.BoolVar(&o.json, "json", false, "")
+	flags.BoolVar(&o.diagrams, "diagrams", false, "")
 	flags.DurationVar(&o.slow, "slow", 0, "")
 	flags.DurationVar(&o.lease, "lease", time.Minute, "")
 	return flags
@@ -118,6 +122,8 @@ func (o *options) command() (command, error) {
 		name = o.args[0]
 	}
 	switch {
+	case name == "dispatch":
+		return dispatchWalk, o.takesDispatch()
 	case name == "list":
 		return list, o.takes(0)
 	case name == "propose":

@@ -1,0 +1,137 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/examples/dispatch/agentv1"
+	"github.com/confirmexec/confirmexec/fencing"
+	"github.com/confirmexec/confirmexec/grpcerr"
+	"github.com/confirmexec/confirmexec/store"
+)
+
+// permitLife is how long a permit may be used for.
+const permitLife = 10 * time.Minute
+
+// resourceOf is the resource of a reservation, whose id says it: "line-1/42".
+func resourceOf(reservation string) string {
+	resource, _, _ := strings.Cut(reservation, "/")
+	return resource
+}
+
+// GetExecutionPermit is a mutation in spite of its name (R75): it issues the one permit of a reservation (R70-R74), and an execution
+// has one for ever (R76). A repeated request is told the same permit, and that it is void if the reservation is over.
+func (d *dispatcher[TTx]) GetExecutionPermit(ctx context.Context, q *agentv1.GetExecutionPermitRequest) (
+	*agentv1.GetExecutionPermitResponse, error,
+) {
+	peer := caller(ctx).URI
+	m, fence := d.mutation(ctx, "GetExecutionPermit", metaOf(q), contract.NewContent("GetExecutionPermit").
+		Text("reservation_id", q.GetReservationId()).Text("execution_id", q.GetExecutionId()).
+		Int("expected_revision", q.GetExpectedRevision()))
+	m.Apply = func(ctx context.Context, _ TTx) (contract.Receipt, error) {
+		p, r, err := fence.IssuePermit(ctx, peer, fencing.PermitRequest{
+			Resource: resourceOf(q.GetReservationId()), ReservationID: q.GetReservationId(), ExecutionID: q.GetExecutionId(),
+			ExpectedRevision: q.GetExpectedRevision(), Deadline: time.Now().Add(permitLife).UnixMilli(),
+		})
+		return contract.Receipt{Result: contract.ResultApplied, Before: r.Revision - 1, After: r.Revision, Ref: p.ID}, err
+	}
+	receipt, err := answered(d.broker.Mutate(ctx, *m))
+	if err != nil {
+		return nil, err
+	}
+	p, valid, err := d.permit(ctx, q.GetExecutionId())
+	return &agentv1.GetExecutionPermitResponse{Receipt: receipt, Permit: permitToProto(p), Void: !valid}, err
+}
+
+// permit reads the permit of an execution.
+func (d *dispatcher[TTx]) permit(ctx context.Context, execution string) (p fencing.Permit, valid bool, err error) {
+	err = d.look(ctx, func(ctx context.Context, values store.Values) error {
+		p, valid, err = d.space.Permit(ctx, values, execution)
+		return err
+	})
+	return p, valid, err
+}
+
+func permitToProto(p fencing.Permit) *agentv1.Permit {
+	return &agentv1.Permit{
+		PermitId: p.ID, ReservationId: p.ReservationID, ExecutionId: p.ExecutionID, FencingToken: p.Token,
+		DispatcherEpoch: string(p.Epoch), SessionGeneration: p.Binding.Generation, DeadlineMs: p.Deadline,
+	}
+}
+
+// reserve reserves a resource for the agent, on the dispatcher's own account.
+func (d *dispatcher[TTx]) reserve(ctx context.Context, o order) (answer, error) {
+	var r fencing.Reservation
+	err := d.tx(ctx, func(ctx context.Context, tx TTx) error {
+		fence, err := d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
+		if err == nil {
+			r, err = fence.Reserve(ctx, resourceOf(o.Reservation), o.Reservation, agentID)
+		}
+		return err
+	})
+	return answer{Count: r.Revision, Text: string(r.State)}, err
+}
+
+// release frees a resource, with what is known of how its execution ended: nobody's word but the receipt's (R117, A25).
+func (d *dispatcher[TTx]) release(ctx context.Context, o order) (answer, error) {
+	evidence := fencing.Evidence{}
+	if o.Execution != "" {
+		st, err := d.broker.QueryMutation(ctx, executionRef(d.cfg.Tenant, o.Execution))
+		if err != nil {
+			return answer{}, err
+		}
+		evidence = fencing.Evidence{ExecutionID: o.Execution, Result: st.Receipt.Result, By: "dispatcher", Detail: st.Receipt.Detail}
+	}
+	var r fencing.Reservation
+	err := d.tx(ctx, func(ctx context.Context, tx TTx) error {
+		values := d.store.Values(tx)
+		fence, err := d.space.Hold(ctx, values, d.inOffice())
+		if err != nil {
+			return err
+		}
+		standing, err := d.space.Reservation(ctx, values, resourceOf(o.Reservation))
+		if err != nil {
+			return err
+		}
+		lease := fencing.Lease{ReservationID: o.Reservation, AgentID: agentID, Token: standing.Token}
+		r, err = fence.ReleaseReservation(ctx, resourceOf(o.Reservation), lease, evidence)
+		return err
+	})
+	return answer{Count: r.Revision, Text: string(r.State)}, err
+}
+
+// execute calls Execute with the permit that there is. Its claim is committed before anything is sent, and an unknown outcome is
+// queried, never sent anew (R52).
+func (d *dispatcher[TTx]) execute(ctx context.Context, o order) (answer, error) {
+	p, _, err := d.permit(ctx, o.Execution)
+	if err != nil {
+		return answer{}, err
+	}
+	if o.Permit != "" { // one that nobody issued, or that was
+		p = fencing.Permit{
+			ID: o.Permit, Token: o.Token, Epoch: d.epoch, PermitRequest: fencing.PermitRequest{
+				ReservationID: o.Reservation, ExecutionID: o.Execution, Deadline: time.Now().Add(permitLife).UnixMilli(),
+			},
+		}
+		p.Binding.Generation = o.Generation
+	}
+	q := &agentv1.ExecuteRequest{ExecutionId: o.Execution, Permit: permitToProto(p), Number: o.Number}
+	if q.Meta, err = d.meta(ctx, o); err != nil {
+		return answer{}, err
+	}
+	send := func(ctx context.Context, raw bool) (contract.Receipt, error) {
+		remote, done, err := d.remote(raw)
+		if err != nil {
+			return contract.Receipt{}, err
+		}
+		defer done()
+		reply, err := remote.Execute(ctx, q)
+		if err != nil {
+			return contract.Receipt{}, err
+		}
+		return grpcerr.ReceiptFromProto(reply.GetReceipt())
+	}
+	return d.originate(ctx, o, "Execute", executeContent(q), send)
+}
