@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -125,4 +127,25 @@ func TestDispatchDiagrams(t *testing.T) {
 		assert.Contains(t, r.out, want)
 	}
 	assert.Contains(t, r.err, "Scenarios: 2, all as expected.")
+}
+
+// docs/agent-contract.md shows the scenarios of today, in their words and with who takes part. Its arrows are of the run that wrote
+// it: what is polled and what is published has its own time. CONFIRMEXEC_UPDATE=1 writes the page again.
+func TestAgentContractPage(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join("..", "docs", "agent-contract.md")
+	head, shown, found := strings.Cut(sample(t, page), "\n## ")
+	require.True(t, found)
+	r := start(t, t.TempDir(), "", "dispatch", "-diagrams")
+	require.Equal(t, exitOK, r.status, r.err)
+	body := strings.TrimLeft(r.out, "\n")
+	if os.Getenv("CONFIRMEXEC_UPDATE") == "1" {
+		require.NoError(t, os.WriteFile(page, []byte(head+"\n"+body), 0o600))
+		return
+	}
+	assert.Equal(t, withoutArrows("## "+shown), withoutArrows(body))
+}
+
+func withoutArrows(page string) string {
+	return regexp.MustCompile("(?m)^  (Note|\\w+ ?-).*\n").ReplaceAllString(page, "")
 }

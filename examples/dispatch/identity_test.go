@@ -159,7 +159,7 @@ func TestNoPeerNoIdentity(t *testing.T) {
 		"no chain": grpcpeer.NewContext(context.Background(), &grpcpeer.Peer{AuthInfo: credentials.TLSInfo{}}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := authenticated(ctx, nil, nil, func(context.Context, any) (any, error) { return nil, nil })
+			_, err := authenticated(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
 			require.ErrorIs(t, err, peer.ErrUnverified)
 			assert.Empty(t, caller(ctx).URI)
 		})
