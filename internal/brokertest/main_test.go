@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store/memstore"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 	"github.com/confirmexec/confirmexec/store/sqlitestore"
@@ -21,23 +22,8 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
 // schema makes the claim table and a table for the executors' own effects, for the plain application role.
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants+`CREATE TABLE public.effect (name text NOT NULL);
-		GRANT SELECT, INSERT ON public.effect TO `+pgx.Identifier{appRole}.Sanitize())
-	return err
-}
+var schema = claims.Schema(`CREATE TABLE public.effect (name text NOT NULL);
+		GRANT SELECT, INSERT ON public.effect TO {role}`)
 
 const lockTimeout = 2 * time.Second
 

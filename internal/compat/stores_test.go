@@ -1,7 +1,6 @@
 package compat_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -12,32 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 	"github.com/confirmexec/confirmexec/store/sqlitestore"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants)
-	return err
-}
+// schema is the claim table alone.
+var schema = claims.Schema("")
 
 // S17, S26, R34: a file that the first version wrote is brought up to date when it is opened, and every key in it answers as before.
 func TestSQLite(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 )
@@ -19,24 +20,9 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
 // schema makes the claim table, and one for what the writers write: in which round, and under which epoch.
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants+`CREATE TABLE public.written (round bigint NOT NULL, epoch bigint NOT NULL);
+var schema = claims.Schema(`CREATE TABLE public.written (round bigint NOT NULL, epoch bigint NOT NULL);
 		CREATE INDEX ON public.written (round); CREATE INDEX ON public.written (epoch);
-		GRANT SELECT, INSERT ON public.written TO `+pgx.Identifier{appRole}.Sanitize())
-	return err
-}
+		GRANT SELECT, INSERT ON public.written TO {role}`)
 
 const firm = "firm-a"
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/confirmexec/confirmexec/fencing/fencetest"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 )
@@ -18,23 +19,7 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
 // schema makes the claim table, and those of the plain implementation, for the plain application role.
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants+plainSchema+`GRANT SELECT, INSERT, UPDATE ON plain_office, plain_session, plain_token, plain_log TO `+
-		pgx.Identifier{appRole}.Sanitize())
-	return err
-}
+var schema = claims.Schema(plainSchema + `GRANT SELECT, INSERT, UPDATE ON plain_office, plain_session, plain_token, plain_log TO {role}`)
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()

@@ -12,13 +12,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/memstore"
 	"github.com/confirmexec/confirmexec/store/pgstore"
@@ -27,21 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise: each is some hundred transactions
-	pgtest.Main(m, func(ctx context.Context, adminDSN, appRole string) error {
-		pool, err := pgxpool.New(ctx, adminDSN)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-			return err
-		}
-		grants, err := pgstore.GrantSQL(nil, appRole)
-		if err == nil {
-			_, err = pool.Exec(ctx, grants)
-		}
-		return err
-	})
+	pgtest.Main(m, claims.Schema(""))
 }
 
 // The ways in which an item's executor ends, and the modes.

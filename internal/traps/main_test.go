@@ -17,6 +17,7 @@ import (
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 )
@@ -24,25 +25,10 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
 // schema makes the claim table and what the executors of the tests write to: effect, and what they must not reach.
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants+`CREATE TABLE public.effect (name text NOT NULL, once text UNIQUE);
-		GRANT SELECT, INSERT ON public.effect TO `+pgx.Identifier{appRole}.Sanitize()+`;
+var schema = claims.Schema(`CREATE TABLE public.effect (name text NOT NULL, once text UNIQUE);
+		GRANT SELECT, INSERT ON public.effect TO {role};
 		CREATE TABLE public.readonly (name text);
 		CREATE SCHEMA secret; CREATE TABLE secret.effect (name text)`)
-	return err
-}
 
 const (
 	firm = "firm-a"

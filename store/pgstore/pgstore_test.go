@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
@@ -17,23 +18,8 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 
 // schema makes the claim table and a table for effects of the tests' own.
-func schema(ctx context.Context, adminDSN, appRole string) error {
-	pool, err := pgxpool.New(ctx, adminDSN)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return err
-	}
-	grants, err := pgstore.GrantSQL(nil, appRole)
-	if err != nil {
-		return err
-	}
-	_, err = pool.Exec(ctx, grants+`CREATE TABLE public.effect (name text NOT NULL);
-		GRANT SELECT, INSERT ON public.effect TO `+pgx.Identifier{appRole}.Sanitize())
-	return err
-}
+var schema = claims.Schema(`CREATE TABLE public.effect (name text NOT NULL);
+		GRANT SELECT, INSERT ON public.effect TO {role}`)
 
 // pool connects as the plain role in a query mode.
 func pool(t *testing.T, db *pgtest.DB, mode pgx.QueryExecMode) *pgxpool.Pool {
