@@ -47,6 +47,7 @@ func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exe
 // again runs a transaction once, and again after a serialization failure or a deadlock, each time as an attempt of its own.
 func again(ctx context.Context, a *attempt, once func() error) error {
 	for try := range maxTries {
+		a.owned = false // somebody else may have the key since the try before
 		if err := backOff(ctx, try); err != nil {
 			return a.undone(err)
 		}

@@ -72,7 +72,7 @@ type attempt struct {
 	mode   store.Mode
 	id     uuid.UUID
 	digest contract.Digest
-	owned  bool // an attempt of this call has held the key: nothing was done under it by then
+	owned  bool // the last try has held the key: nothing was done under it by then
 }
 
 // newAttempt is the first answer of all: shape and limits, before the store is touched.

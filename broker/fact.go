@@ -55,22 +55,33 @@ type factDoc struct {
 // was there (R100). The same fact again is told with the place that it has; other content under its ID is a conflict, and the
 // first one stays (R95, R96). Transactions that queue for one source commit one after the other, in the order of the ordinals.
 //
-// Errors: *[contract.InvalidError]; *[contract.ConflictError]; [contract.ErrRetryTx], after which the transaction must be run
-// again from its start; [contract.ErrInProgress] when others queue for longer than the store waits; [contract.ErrUnavailable].
+// Errors: *[contract.InvalidError], *[contract.ConflictError] and [contract.ErrDenied], after which the transaction is as it was;
+// [contract.ErrInProgress] when others queue for longer than the store waits. After [contract.ErrRetryTx] it must be run again from its
+// start, and after [contract.ErrUnavailable] rolled back.
 func (b *Broker[TTx]) QueueFact(ctx context.Context, tx TTx, f Fact) (q QueuedFact, err error) {
 	defer func(start time.Time) { b.observeFact(ctx, "queue_fact", "queued", start, err) }(time.Now())
 	if err := f.validate(); err != nil {
 		return q, err
 	}
-	claims := b.store.In(tx)
-	q, found, err := b.lookupFact(ctx, claims, f)
+	if err := b.authorize(ctx, "queue_fact", factID(f)); err != nil {
+		return q, err
+	}
+	q, found, err := b.lookupFact(ctx, b.store.In(tx), f)
 	if err != nil || found {
 		return q, err
 	}
-	if q.Ordinal, err = b.nextOrdinal(ctx, tx, f); err != nil {
-		return QueuedFact{}, fromStore(err)
+	ctx, cancel := b.detached(ctx) // a caller that leaves in the middle leaves no half of a fact
+	defer cancel()
+	undone, err := b.store.Isolate(ctx, tx, 1, func(_ int, tx TTx) (err error) {
+		if q.Ordinal, err = b.nextOrdinal(ctx, tx, f); err != nil {
+			return err
+		}
+		return b.place(ctx, b.store.In(tx), q)
+	})
+	if err == nil {
+		err = undone[0]
 	}
-	if err := b.place(ctx, claims, q); err != nil {
+	if err != nil {
 		return QueuedFact{}, fromStore(err)
 	}
 	return q, nil
@@ -121,14 +132,17 @@ func (b *Broker[TTx]) nextOrdinal(ctx context.Context, tx TTx, f Fact) (int64, e
 	return 0, err
 }
 
-// LookupFact tells a fact's place in the outbox, without its kind and content. Errors: *[contract.InvalidError], [ErrNoFact],
-// [contract.ErrUnavailable].
+// LookupFact tells a fact's place in the outbox, without its kind and content. Errors: *[contract.InvalidError], [contract.ErrDenied],
+// [ErrNoFact], [contract.ErrUnavailable].
 func (b *Broker[TTx]) LookupFact(ctx context.Context, tenant, source, id string) (q QueuedFact, err error) {
 	f := Fact{Tenant: tenant, Source: source, ID: id, Kind: "any"}
 	if err := f.validate(); err != nil {
 		return q, err
 	}
 	f.Kind = ""
+	if err := b.authorize(ctx, "lookup_fact", factID(f)); err != nil {
+		return q, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
 	defer cancel()
 	q, found, err := b.lookupFact(ctx, b.store.Own(), f)

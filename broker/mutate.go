@@ -52,11 +52,11 @@ func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied e
 	if err != nil {
 		return nil, none, m.beginFault(err)
 	}
-	m.owned = m.owned || m.holds(s)
-	endCtx, cancel := b.detached(ctx)
-	defer cancel()
+	m.owned = m.holds(s)
 	r, answered := b.answerMutation(ctx, tx, m, s, denied)
 	applied, err := b.applyMutation(ctx, tx, m, answered == nil && r == nil)
+	endCtx, cancel := b.detached(ctx) // Guard and Apply have taken their own time
+	defer cancel()
 	if err == nil {
 		err = answered
 	}
@@ -220,7 +220,7 @@ func (b *Broker[TTx]) committedMutation(ctx context.Context, m *mutation[TTx], c
 	s, err := b.standing(ctx, m.attempt)
 	switch {
 	case err != nil:
-		return nil, unavailable(errors.Join(cause, err))
+		return nil, unavailable(cause) // without err, which could ask for another try
 	case m.holds(s):
 		return nil, nil
 	case s.Claim == nil:
@@ -254,10 +254,7 @@ func receiptCompletion(held store.Fenced, r contract.Receipt) (store.CompletePar
 
 // invoke makes the effect outside the database, under a claim that says UNKNOWN, and records what is known of it then.
 func (b *Broker[TTx]) invoke(ctx context.Context, m *mutation[TTx], held store.Fenced, deadline time.Time) (contract.Receipt, error) {
-	ret := runUntil(ctx, deadline,
-		func(ctx context.Context) (contract.Receipt, error) { return m.Invoke(ctx, m.call(held)) },
-		func(late returned[contract.Receipt]) { b.observeReceipt(ctx, m.attempt, held, m.evidence(late)) })
-	r := m.evidence(ret)
+	r := b.invokeOnce(ctx, m, held, deadline)
 	p, err := receiptCompletion(held, r)
 	if err != nil {
 		return contract.Receipt{}, err
@@ -270,6 +267,17 @@ func (b *Broker[TTx]) invoke(ctx context.Context, m *mutation[TTx], held store.F
 		return m.doc.receipt(), nil // not recorded: a later query could not tell it either
 	}
 	return r, nil
+}
+
+// invokeOnce makes the effect, unless the lease is over before it began: then somebody may have read by now that it is not there.
+func (b *Broker[TTx]) invokeOnce(ctx context.Context, m *mutation[TTx], held store.Fenced, deadline time.Time) contract.Receipt {
+	if !time.Now().Before(deadline) {
+		r, _ := m.recorded(contract.Receipt{Result: contract.ResultNotApplied, Detail: "not invoked: the lease was over before it could be"})
+		return r
+	}
+	return m.evidence(runUntil(ctx, deadline,
+		func(ctx context.Context) (contract.Receipt, error) { return m.Invoke(ctx, m.call(held)) },
+		func(late returned[contract.Receipt]) { b.observeReceipt(ctx, m.attempt, held, m.evidence(late)) }))
 }
 
 // evidence is what an invocation that returned so tells: UNKNOWN after every error, and after a receipt that cannot stand.

@@ -103,6 +103,7 @@ func (b *Broker[TTx]) newMutation(m Mutation[TTx]) (*mutation[TTx], error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
+	m.Identities = slices.Clone(m.Identities) // the caller's stays as it is: another call may be reading it
 	slices.SortFunc(m.Identities, func(a, b Identity) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Value, b.Value)) })
 	a := newKeyAttempt("mutate", m.Tenant, operationKey(m.AgentID, m.Meta.OperationID), id)
 	a.mode, a.digest = store.ModeMutation, doc.digest()
@@ -136,6 +137,9 @@ func (m *Mutation[TTx]) validate() error {
 	}
 	if err := m.Meta.ValidateMutation(m.Method); err != nil {
 		return err
+	}
+	if m.Digest == (contract.Digest{}) {
+		return &contract.InvalidError{Path: "/digest", Problem: "must be that of the request's content"}
 	}
 	if m.Meta.AgentID != "" && m.Meta.AgentID != m.AgentID {
 		return contract.ErrDenied // what a request says of itself never authorizes (R115)

@@ -20,14 +20,14 @@ type Publisher func(ctx context.Context, f QueuedFact) error
 // Any number of processes may publish the same source: then receivers see some facts twice, and none out of order for the first
 // time (R100).
 //
-// Errors besides publish's: *[contract.InvalidError]; [contract.ErrUnavailable]. Call it again after each.
+// Errors besides publish's: *[contract.InvalidError]; [contract.ErrDenied]; [contract.ErrUnavailable]. Call it again after each.
 func (b *Broker[TTx]) PublishFacts(ctx context.Context, tenant, source string, publish Publisher) (published int, err error) {
 	defer func(start time.Time) { b.observeFact(ctx, "publish_facts", "published", start, err) }(time.Now())
-	if err := (Fact{Tenant: tenant, Source: source, ID: "any", Kind: "any"}).validate(); err != nil {
+	if err := validPublishing(tenant, source, publish); err != nil {
 		return 0, err
 	}
-	if publish == nil {
-		return 0, &contract.InvalidError{Path: "/publisher", Problem: "must not be nil"}
+	if err := b.authorize(ctx, "publish_facts", store.ID{Tenant: tenant}); err != nil {
+		return 0, err
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -45,6 +45,13 @@ func (b *Broker[TTx]) PublishFacts(ctx context.Context, tenant, source string, p
 			published++
 		}
 	}
+}
+
+func validPublishing(tenant, source string, publish Publisher) error {
+	if publish == nil {
+		return &contract.InvalidError{Path: "/publisher", Problem: "must not be nil"}
+	}
+	return Fact{Tenant: tenant, Source: source, ID: "any", Kind: "any"}.validate()
 }
 
 // cursor tells how many of a source's facts are published, and how many are queued.
@@ -135,7 +142,8 @@ type Publishing struct {
 }
 
 // KeepPublishing publishes a source until ctx ends, and returns its error. What is not confirmed is tried again, later each time;
-// nothing is lost or passed by. Errors on the way are told to Config.Observer and Config.Logger.
+// nothing is lost or passed by. Errors on the way are told to Config.Observer and Config.Logger. It returns before only with an
+// *[contract.InvalidError] about p.
 func (b *Broker[TTx]) KeepPublishing(ctx context.Context, p Publishing) error {
 	if p.Idle <= 0 {
 		p.Idle = time.Second
@@ -143,11 +151,11 @@ func (b *Broker[TTx]) KeepPublishing(ctx context.Context, p Publishing) error {
 	if p.BackOff <= 0 {
 		p.BackOff = time.Minute
 	}
+	if err := validPublishing(p.Tenant, p.Source, p.Publish); err != nil {
+		return err
+	}
 	for failures := 0; ; {
 		n, err := b.PublishFacts(ctx, p.Tenant, p.Source, p.Publish)
-		if errors.Is(err, contract.ErrInvalid) {
-			return err
-		}
 		if failures++; err == nil || n > 0 {
 			failures = 0
 		}
@@ -161,8 +169,11 @@ func (b *Broker[TTx]) KeepPublishing(ctx context.Context, p Publishing) error {
 			timer.Stop()
 			return ctx.Err()
 		case <-timer.C:
-		case <-wake:
+		case _, open := <-wake:
 			timer.Stop()
+			if !open {
+				p.Wake = nil
+			}
 		}
 	}
 }

@@ -309,7 +309,7 @@ type UnresolvedMutation struct {
 	Age    time.Duration // since it was claimed, on the database's clock
 	// Result is UNKNOWN or ACCEPTED; another one when it is listed only because it is Contested.
 	Result    contract.ResultCode
-	Contested bool // an attempt that had lost the operation contradicts its receipt
+	Contested bool // an attempt that had lost the operation contradicts its receipt; without names once that is purged
 }
 
 // ListUnresolvedMutations tells a page of the tenant's mutations that need somebody: those that say UNKNOWN or ACCEPTED and are not
@@ -337,6 +337,9 @@ func (b *Broker[TTx]) unresolvedMutation(ctx context.Context, tenant string, o s
 	s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: id, Content: true})
 	if err != nil || s.Claim == nil {
 		return u, false, fromStore(err)
+	}
+	if s.Claim.Completed && s.Claim.Outcomes == nil { // purged, and contradicted since: of what it was nothing is left
+		return UnresolvedMutation{MutationRef: MutationRef{Tenant: tenant}, Key: o.Key, Age: o.Age, Contested: true}, true, nil
 	}
 	doc, err := decodeMutation(s.Claim.Content)
 	if err != nil {

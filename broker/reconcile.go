@@ -27,6 +27,9 @@ type Original struct {
 // evidence, since an operation that is not found may still be on its way (R14, A21). An error, with an UNKNOWN receipt, is that of
 // the side that could not be asked.
 func Reconcile(ctx context.Context, o Original) (contract.Receipt, error) {
+	if o.Query == nil {
+		return contract.Receipt{Result: contract.ResultUnknown}, &contract.InvalidError{Path: "/query", Problem: "must not be nil"}
+	}
 	r, err := query(ctx, o)
 	if !isMissing(err) || o.Seal == nil {
 		return r, absent(err)

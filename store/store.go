@@ -215,7 +215,8 @@ type Keeper interface {
 	List(ctx context.Context, p ListParams) ([]Open, error)
 
 	// Purge forgets the payloads of up to p.Limit keys whose operations have been settled, or whose proposals have been
-	// expired, for longer than p.Retention: content, outcomes and the items' records. Key, digest and completion stay, for
+	// expired, for longer than p.Retention: content, outcomes and the items' records. Those of ModeIdentity hold names alone, which
+	// lead to an operation that may be open still: they stay. Key, digest and completion stay, for
 	// ever: no purge re-opens a key.
 	Purge(ctx context.Context, p PurgeParams) (purged int, err error)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,5 +302,155 @@ func TestMutationCanary(t *testing.T) {
 		said.err(err)
 		assert.NotContains(t, said.text.String(), marker)
 		assert.Greater(t, said.n, 15)
+	})
+}
+
+// R54, R62: a mutation that is shared by many callers is read and not changed: each of its identities is claimed.
+func TestIdentitiesOfASharedMutation(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		b := newBench(t, h, "Mutate", nil)
+		m := mutation[*memstore.Tx]("op")
+		m.Invoke = invokes(b, applied, nil)
+		m.Identities = []broker.Identity{{Kind: "permit", Value: "p"}, {Kind: "execution", Value: "e"}}
+		given := slices.Clone(m.Identities)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { _, _ = b.Mutate(b.ctx, m) })
+		}
+		wg.Wait()
+		assert.Equal(t, given, m.Identities)
+		for _, i := range m.Identities {
+			_, err := b.QueryMutation(b.ctx, broker.MutationRef{Tenant: firmA, Identity: i})
+			assert.NoError(t, err, i.Kind)
+		}
+	})
+}
+
+// R26, R29: a try that held the operation and was rolled back says nothing of what another request has made of it since.
+func TestRolledBackTryKnowsNothingOfLater(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		s := spy(&h)
+		b := newBench(t, h, "Mutate", nil)
+		m := mutation[*memstore.Tx]("op")
+		other := m
+		other.Apply = writes(b, "other")
+		ctx, leave := context.WithCancel(b.ctx)
+		m.Apply = func(context.Context, *memstore.Tx) (contract.Receipt, error) {
+			return contract.Receipt{}, store.ErrRetryTx
+		}
+		begun := 0
+		s.begin = func() {
+			if begun++; begun == 2 { // between the first request's tries
+				b.mutate(other, contract.ResultApplied)
+				leave()
+				m.Apply = other.Apply
+			}
+		}
+		first := m
+		first.Apply = func(c context.Context, tx *memstore.Tx) (contract.Receipt, error) { return m.Apply(c, tx) }
+		first.Guard = func(context.Context, *memstore.Tx) error {
+			if begun > 1 {
+				return errors.New("the connection is gone")
+			}
+			return nil
+		}
+		_, err := b.Mutate(ctx, first)
+		f, ok := contract.FailureOf(err)
+		require.True(t, ok, "%v", err)
+		assert.False(t, f.KnownNoEffect(), "%v", err)
+		assert.Equal(t, 1, b.effects("other"))
+	})
+}
+
+// R65, R60: an effect whose lease was over before it could be invoked is not invoked: somebody may have read that it is not there.
+func TestLeaseIsOverBeforeTheInvocation(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		s := spy(&h)
+		b := newBench(t, h, "Mutate", &broker.Config{ReplayWait: -1, Lease: short})
+		s.commit = func(_ *memstore.Tx, _ store.Closing, pass func() error) error {
+			err := pass()
+			time.Sleep(2 * short)
+			return err
+		}
+		m := mutation[*memstore.Tx]("op")
+		m.Invoke = invokes(b, applied, nil)
+		r := b.mutate(m, contract.ResultNotApplied)
+		assert.Contains(t, r.Detail, "not invoked")
+		b.mutate(m, contract.ResultNotApplied)
+		assert.Zero(t, b.calls.Load())
+	})
+}
+
+// R34: a purge does not lose the way from an execution to its operation, which may be open still, and one observation more does not
+// stop the listing.
+func TestPurgeKeepsIdentities(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		b := newBench(t, h, "Mutate", &broker.Config{ReplayWait: -1, PayloadRetention: time.Microsecond})
+		m := mutation[*memstore.Tx]("op")
+		m.Invoke, m.Identities = invokes(b, applied, errors.New("lost")), []broker.Identity{{Kind: "execution", Value: "e"}}
+		b.mutate(m, contract.ResultUnknown)
+		b.Advance(time.Hour)
+		_, err := b.Purge(b.ctx, broker.Page{Tenant: firmA})
+		require.NoError(t, err)
+		by := broker.MutationRef{Tenant: firmA, Identity: m.Identities[0]}
+		r, err := b.ResolveMutation(b.ctx, by, "on-call", func(context.Context, broker.Call) (contract.Receipt, error) { return applied, nil })
+		require.NoError(t, err)
+		assert.True(t, r.Applied())
+		b.Advance(time.Hour)
+		n, err := b.Purge(b.ctx, broker.Page{Tenant: firmA})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n, "the operation, and not its identity")
+		_, err = b.QueryMutation(b.ctx, by)
+		require.ErrorIs(t, err, contract.ErrPruned)
+	})
+}
+
+// R120, R25: what is missing is said, and nothing runs.
+func TestZeroValuesOfMutations(t *testing.T) {
+	r, err := broker.Reconcile(t.Context(), broker.Original{})
+	require.ErrorIs(t, err, contract.ErrInvalid)
+	assert.Equal(t, contract.ResultUnknown, r.Result)
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		b := newBench(t, h, "Mutate", nil)
+		m := mutation[*memstore.Tx]("op")
+		m.Invoke, m.Digest = invokes(b, applied, nil), contract.Digest{}
+		_, err := b.Mutate(b.ctx, m)
+		require.ErrorIs(t, err, contract.ErrInvalid)
+	})
+}
+
+// R100: a publisher whose error looks like one of ours is tried again, and half a fact is never left in a transaction.
+func TestFactsAndOddErrors(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		b := newBench(t, h, "facts", nil)
+		_, err := b.queue(fact("f"), true)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(b.ctx)
+		tries := 0
+		err = b.KeepPublishing(ctx, broker.Publishing{Tenant: firmA, Source: source, BackOff: time.Millisecond,
+			Publish: func(context.Context, broker.QueuedFact) error {
+				if tries++; tries < 3 {
+					return contract.ErrInvalid
+				}
+				stop()
+				return nil
+			}})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 3, tries)
+		require.ErrorIs(t, b.KeepPublishing(b.ctx, broker.Publishing{Tenant: firmA}), contract.ErrInvalid)
+
+		gone, leave := context.WithCancel(b.ctx)
+		tx, err := h.Begin(b.ctx)
+		require.NoError(t, err)
+		leave()
+		q, err := b.QueueFact(gone, tx, fact("g"))
+		require.NoError(t, h.Commit(b.ctx, tx))
+		again, lookup := b.LookupFact(b.ctx, firmA, source, "g")
+		if err != nil {
+			require.ErrorIs(t, lookup, broker.ErrNoFact, "nothing of it was left")
+			return
+		}
+		require.NoError(t, lookup)
+		assert.Equal(t, q.Ordinal, again.Ordinal)
 	})
 }

@@ -81,7 +81,7 @@ func (r record) purge(then time.Time) (after record, lost bool) {
 // never claimed, had expired.
 func (r record) doneBy(then time.Time) bool {
 	if c := r.claim; c != nil {
-		return c.completed && !c.unsettled && len(c.observations) == 0 && !c.settled.After(then)
+		return c.completed && !c.unsettled && c.mode != store.ModeIdentity && len(c.observations) == 0 && !c.settled.After(then)
 	}
 	return r.proposal != nil && r.proposal.expired(then)
 }

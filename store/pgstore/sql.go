@@ -128,7 +128,7 @@ const (
 	// purgeSQL names each boundary on its own, so that each uses its partial index.
 	purgeSQL = `WITH due AS (
     SELECT c.request_id FROM {table} c WHERE c.{tenant} = $1 AND c.boundary = 'operation' AND c.outcomes IS NOT NULL AND NOT c.unsettled
-       AND c.completed_at < clock_timestamp() - $2::interval AND NOT ` + observed + `
+       AND c.mode <> 'identity' AND c.completed_at < clock_timestamp() - $2::interval AND NOT ` + observed + `
     UNION ALL
     SELECT p.request_id FROM {table} p WHERE p.{tenant} = $1 AND p.boundary = 'proposal' AND p.content IS NOT NULL
        AND p.expires_at < clock_timestamp() - $2::interval AND NOT EXISTS (SELECT FROM {table} c

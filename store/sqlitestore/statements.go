@@ -101,7 +101,7 @@ SELECT request_id, mode, ` + now + ` - claimed_at, completed_at IS NOT NULL, ` +
 const listPurgeable = `
 SELECT request_id
   FROM agent_idempotency_key o
- WHERE firm_id = ?1 AND boundary = 'operation'
+ WHERE firm_id = ?1 AND boundary = 'operation' AND mode <> 'identity'
    AND completed_at <= ` + now + ` - ?2 AND NOT unsettled AND NOT ` + observed + `
    AND (outcomes IS NOT NULL OR content IS NOT NULL OR EXISTS (SELECT 1 FROM agent_idempotency_key
        WHERE firm_id = o.firm_id AND request_id = o.request_id AND boundary = 'proposal' AND content IS NOT NULL))

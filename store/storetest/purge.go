@@ -209,3 +209,14 @@ func purgeTenants[TTx any](k *kit[TTx]) {
 	k.id = mine
 	k.unchanged(before, "Purge changes nothing of another tenant")
 }
+
+func purgeKeepsIdentities[TTx any](k *kit[TTx]) {
+	p := attempt(k.id)
+	p.Mode, p.AcceptUnminted, p.Content, p.Outcomes = store.ModeIdentity, true, []byte("names"), []byte("names")
+	_, err := k.own.Claim(k.ctx, p)
+	k.ok(err, "a claim of an identity")
+	k.Advance(past)
+	k.purge(short, 0, "Purge leaves an identity alone: it leads to an operation that may be open still")
+	s := k.lookup()
+	k.rule(string(s.Claim.Outcomes) == "names", "an identity's names outlive a purge", s)
+}

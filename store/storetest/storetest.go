@@ -154,6 +154,7 @@ func Run[TTx any](t *testing.T, newHarness func(t *testing.T) Harness[TTx]) {
 
 	t.Run("S29 Purge forgets payloads and keeps the key", on(purgeForgets))
 	t.Run("S12 no purge re-opens a key", on(purgeReopensNothing))
+	t.Run("R34 a purge leaves identities alone", on(purgeKeepsIdentities))
 	t.Run("S29 Purge forgets the content of an unminted key", on(purgeUnminted))
 	t.Run("S29 Purge leaves alone what is not settled", on(purgeLeavesAlone))
 	t.Run("S29 Purge forgets proposals that expired unclaimed", on(purgeProposals))

@@ -102,7 +102,7 @@ func (k *key) purge(then time.Time) (lost bool) {
 	c, p := k.claim, k.proposal
 	done := p != nil && p.expired(then)
 	if c != nil {
-		done = c.Completed && !c.Unsettled && len(c.Observations) == 0 && !c.settled.After(then)
+		done = c.Completed && !c.Unsettled && c.Mode != store.ModeIdentity && len(c.Observations) == 0 && !c.settled.After(then)
 	}
 	if !done {
 		return false
