@@ -78,6 +78,7 @@ func (d *deed) mutation() broker.Mutation[pgx.Tx] {
 	m := broker.Mutation[pgx.Tx]{
 		Tenant: d.tenant, AgentID: "agent-1", Method: contract.Method{Name: "/agent.v1.AgentService/ExecuteAuthorized"},
 		Meta:       contract.RequestMeta{OperationID: d.ref().OperationID, IdempotencyKey: "k"},
+		Digest:     contract.NewContent("ExecuteAuthorized").Text("number", "1").Digest(),
 		Identities: []broker.Identity{{Kind: "execution", Value: d.ref().OperationID}},
 		Guard: func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SELECT 1`)
