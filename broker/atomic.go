@@ -38,8 +38,8 @@ func (b *Broker[TTx]) ExecuteAtomic(ctx context.Context, req TxRequest[TTx], exe
 		res, err = b.atomicOnce(ctx, req, a, exec)
 		return err
 	})
-	if err = fromStore(err); errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
-		return b.await(ctx, a)
+	if err = fromStore(err); b.worthWaiting(err) {
+		return b.await(ctx, a, err)
 	}
 	return res, err
 }

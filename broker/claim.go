@@ -138,9 +138,15 @@ func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt
 	return denied
 }
 
-// await answers a confirm whose key is running elsewhere: it reads until the first one is completed, the lease is over, the
-// caller leaves or ReplayWait has passed (S30).
-func (b *Broker[TTx]) await(ctx context.Context, a *attempt) (*contract.OperationResult, error) {
+// worthWaiting says whether a confirm was told that its key is running elsewhere, or that a store with one writer is busy, perhaps
+// with that.
+func (b *Broker[TTx]) worthWaiting(err error) bool {
+	return b.cfg.ReplayWait > 0 && (errors.Is(err, contract.ErrInProgress) || errors.Is(err, store.ErrBusy))
+}
+
+// await answers a confirm whose key may be running elsewhere: it reads until the first one is completed, the lease is over, the
+// caller leaves or ReplayWait has passed (S30). The answer is then what was told before.
+func (b *Broker[TTx]) await(ctx context.Context, a *attempt, told error) (*contract.OperationResult, error) {
 	const first, most = 10 * time.Millisecond, 250 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, max(b.cfg.ReplayWait, 0))
 	defer cancel()
@@ -149,12 +155,15 @@ func (b *Broker[TTx]) await(ctx context.Context, a *attempt) (*contract.Operatio
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, contract.ErrInProgress
+			return nil, told
 		case <-timer.C:
 		}
 		s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
 		if err != nil {
-			return nil, contract.ErrInProgress.With(err) // what was known before the wait is still what is known
+			if f, ok := contract.FailureOf(told); ok {
+				told = f.With(err) // what was known before the wait is still what is known
+			}
+			return nil, told
 		}
 		if s.Claim == nil { // not committed yet; without the barrier nothing else may be concluded
 			continue

@@ -57,8 +57,8 @@ func (b *Broker[TTx]) enter(ctx context.Context, a *attempt) (held *store.Fenced
 		return nil, nil, fromStore(err)
 	}
 	held, res, err = b.claimOwn(ctx, a)
-	if errors.Is(err, contract.ErrInProgress) && b.cfg.ReplayWait > 0 {
-		res, err = b.await(ctx, a)
+	if b.worthWaiting(err) {
+		res, err = b.await(ctx, a, err)
 	}
 	return held, res, err
 }
