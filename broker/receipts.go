@@ -27,6 +27,8 @@ type MutationStatus struct {
 	Running bool
 	// Contradictions are what attempts that had lost the operation said of it, where the receipt does not say the same.
 	Contradictions []contract.Receipt
+
+	doc mutationDoc
 }
 
 // QueryMutation reads what became of a mutation and changes no row (R109, R120). It waits for a claim that is just being made. One
@@ -40,7 +42,7 @@ func (b *Broker[TTx]) QueryMutation(ctx context.Context, ref MutationRef) (st *M
 	if err != nil {
 		return nil, err
 	}
-	return statusOfMutation(ref, s)
+	return statusOfMutation(ref.Tenant, s)
 }
 
 func (st *MutationStatus) receipt() contract.Receipt {
@@ -116,8 +118,7 @@ func (r MutationRef) key() (uuid.UUID, error) {
 	return operationKey(r.AgentID, r.OperationID), contract.ValidateText("/operation_id", r.OperationID, contract.MaxMetaText)
 }
 
-func statusOfMutation(ref MutationRef, s store.Standing) (*MutationStatus, error) {
-	ref.Identity = Identity{}
+func statusOfMutation(tenant string, s store.Standing) (*MutationStatus, error) {
 	if s.Claim.Completed && s.Claim.Outcomes == nil {
 		return nil, contract.ErrPruned
 	}
@@ -129,7 +130,7 @@ func statusOfMutation(ref MutationRef, s store.Standing) (*MutationStatus, error
 	if err != nil {
 		return nil, err
 	}
-	st := &MutationStatus{MutationRef: ref, Receipt: *r, Running: !s.Claim.Completed && !s.Claim.LeaseOver}
+	st := &MutationStatus{MutationRef: doc.ref(tenant), Receipt: *r, Running: !s.Claim.Completed && !s.Claim.LeaseOver, doc: doc}
 	for _, seen := range s.Claim.Observations {
 		var said contract.Receipt
 		if err := said.UnmarshalJSON(seen.Outcome); err != nil {
@@ -212,7 +213,7 @@ func (b *Broker[TTx]) ResolveMutation(ctx context.Context, ref MutationRef, by s
 	if err != nil {
 		return r, err
 	}
-	st, err := statusOfMutation(ref, s)
+	st, err := statusOfMutation(ref.Tenant, s)
 	switch {
 	case err != nil:
 		return r, err
@@ -221,11 +222,7 @@ func (b *Broker[TTx]) ResolveMutation(ctx context.Context, ref MutationRef, by s
 	case st.Running:
 		return r, contract.ErrInProgress
 	}
-	doc, err := decodeMutation(s.Claim.Content)
-	if err != nil {
-		return r, err
-	}
-	return b.advance(ctx, ref, doc, by, s.Claim, st.Receipt, read)
+	return b.advance(ctx, ref, st.doc, by, s.Claim, st.Receipt, read)
 }
 
 // advance reads under a raised fence, and records. An attempt that never came back is seized before, and its receipt recorded also
@@ -341,16 +338,13 @@ func (b *Broker[TTx]) unresolvedMutation(ctx context.Context, tenant string, o s
 	if s.Claim.Completed && s.Claim.Outcomes == nil { // purged, and contradicted since: of what it was nothing is left
 		return UnresolvedMutation{MutationRef: MutationRef{Tenant: tenant}, Key: o.Key, Age: o.Age, Contested: true}, true, nil
 	}
-	doc, err := decodeMutation(s.Claim.Content)
-	if err != nil {
-		return u, false, err
-	}
-	st, err := statusOfMutation(doc.ref(tenant), s)
+	st, err := statusOfMutation(tenant, s)
 	if err != nil {
 		return u, false, err
 	}
 	u = UnresolvedMutation{
-		MutationRef: st.MutationRef, Key: o.Key, Method: doc.Method, Age: o.Age, Result: st.Receipt.Result, Contested: len(st.Contradictions) > 0,
+		MutationRef: st.MutationRef, Key: o.Key, Method: st.doc.Method, Age: o.Age, Result: st.Receipt.Result,
+		Contested: len(st.Contradictions) > 0,
 	}
 	return u, u.Contested || !st.Receipt.Result.Terminal() && !st.Running, nil
 }
