@@ -76,7 +76,8 @@ var (
 )
 
 // Late resets the connection to the client, Before only, while the flight is still on its way: the server gets it after d, executes
-// it, and then sees the client gone. Whoever reads meanwhile must not conclude anything.
+// it, and then sees the client gone. Whoever reads meanwhile must not conclude anything. A client that sends a request to cancel
+// when it is cut off may still take the flight back: whether the request meets it is chance, as it is without a proxy.
 func Late(d time.Duration) Kind {
 	return Kind{name: "late", only: Before, strike: func(s *session, _ Place, flight []message) {
 		healed := s.in.healing()
