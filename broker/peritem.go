@@ -98,8 +98,11 @@ func (b *Broker[TTx]) tryItem(ctx context.Context, a *attempt, held store.Fenced
 	defer cancelEnd()
 	if r.err != nil || out.State != contract.Applied {
 		again := b.store.Retryable(tx, r.err)
-		_ = b.store.Rollback(endCtx, tx)
-		if again {
+		err := b.store.Rollback(endCtx, tx)
+		switch {
+		case errors.Is(err, store.ErrTxEnded):
+			return endedEarly(it.ID), nil
+		case again:
 			return out, store.ErrRetryTx
 		}
 		return out, nil

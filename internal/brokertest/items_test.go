@@ -213,7 +213,7 @@ func oneLease[TTx any](b *bench[TTx]) {
 // known to have started.
 func progressSurvives[TTx any](b *bench[TTx]) {
 	c := b.propose("a", "b", "c")
-	b.crashed(c, short, "a")
+	b.crashed(c, long, "a")
 	s, err := b.Store.Own().Lookup(b.ctx, lookupOf(c))
 	require.NoError(b, err)
 	held := store.Fenced{ID: lookupOf(c).ID, Attempt: s.Claim.Attempt, Fence: s.Claim.Fence}
