@@ -15,7 +15,8 @@ import (
 // [Broker.Resolve] then settles the key without a reader.
 //
 // exec's context ends with the lease, which each item renews, and not with the caller's; it must return when it ends. A
-// transaction that meets a serialization failure or a deadlock is run again, a few times.
+// transaction that meets a serialization failure or a deadlock is run again, a few times; an item that meets one each time is failed,
+// since it is known that nothing of it is there: to leave it open would make ambiguous what is certain.
 //
 // Round trips: 3n+2, of which n are the executor's for one statement each; two more for an item that is not applied. Errors as
 // for [Broker.Execute].
