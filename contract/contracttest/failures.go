@@ -8,12 +8,12 @@ import (
 
 // failureTopics are about failure codes, their statuses, and what the caller does next.
 var failureTopics = []topic{
-	newTopic("retry_table", func(i Implementation) bool { return i.RetryTable != nil && i.Rule != nil }, gotRule),
-	newTopic("grpc_codes", func(i Implementation) bool { return i.CodeOfGRPC != nil }, gotCode),
-	newTopic("grpc_statuses", func(i Implementation) bool { return i.GRPCStatus != nil }, gotGRPCStatus),
-	newTopic("http_statuses", func(i Implementation) bool { return i.HTTPStatus != nil }, gotHTTPStatus),
-	newTopic("decisions", func(i Implementation) bool { return i.Decide != nil }, gotDecision),
-	newTopic("methods", func(i Implementation) bool { return i.MethodOf != nil }, gotMethod),
+	newTopic("retry_table", gotRule, "RetryTable", "Rule"),
+	newTopic("grpc_codes", gotCode, "CodeOfGRPC"),
+	newTopic("grpc_statuses", gotGRPCStatus, "GRPCStatus"),
+	newTopic("http_statuses", gotHTTPStatus, "HTTPStatus"),
+	newTopic("decisions", gotDecision, "Decide"),
+	newTopic("methods", gotMethod, "MethodOf"),
 }
 
 type ruleIn struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // Implementation is what is tested: a function for each question that the vectors ask, in the terms of package contract. A topic
-// whose functions are nil is left out. Errors must be those of package contract: a *[contract.InvalidError] with the path of what is
+// whose functions are all nil is left out, and one with some of them fails. Errors must be those of package contract: a *[contract.InvalidError] with the path of what is
 // wrong, or a *[contract.Failure].
 type Implementation struct {
 	Strict bool // a topic without its functions fails, and is not skipped
