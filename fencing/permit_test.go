@@ -180,7 +180,8 @@ func TestRefusedPermitIsNotConsumed(t *testing.T) {
 	caller := Caller{"dispatcher", sampleBinding, "e1"}
 	_, err := space.Hold(ctx, spy, SessionIs(caller), checkThat("admission/a1", ErrClosed))
 	require.Equal(t, ErrClosed, err)
-	f, err := space.Hold(ctx, spy, SessionIs(caller))
+	spy.put("admission/a1", openAdmission)
+	f, err := space.Hold(ctx, spy, SessionIs(caller), AdmissionOpen("a1"))
 	require.NoError(t, err)
 	for _, sent := range sentPermits() {
 		if sampleSession.AdmitPermit(sent.p, at) != nil {

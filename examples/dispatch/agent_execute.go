@@ -28,17 +28,17 @@ func (a *agent[TTx]) Execute(ctx context.Context, q *agentv1.ExecuteRequest) (*a
 	m.Identities = []broker.Identity{executionIdentity(p.ExecutionID), {Kind: "permit", Value: p.ID}}
 	peer := caller(ctx).URI
 	m.Apply = func(ctx context.Context, tx TTx) (contract.Receipt, error) {
-		values := a.store.Values(tx)
-		if _, err := a.space.Hold(ctx, values, fencing.AdmissionOpen(agentID)); err != nil {
+		open, err := fence.And(ctx, fencing.AdmissionOpen(agentID))
+		if err != nil {
 			return contract.Receipt{}, err
 		}
-		s, err := a.space.Session(ctx, values, peer) // which the guard holds
+		s, err := a.space.Session(ctx, a.store.Values(tx), peer) // which the guard holds
 		if err != nil {
 			return contract.Receipt{}, err
 		}
 		own := p
 		own.Binding = fencing.Binding{AgentID: agentID, CellID: cellID, BootID: s.BootID, Generation: p.Binding.Generation}
-		if _, err := fence.ConsumePermit(ctx, peer, own, a.now()); err != nil {
+		if _, err := open.ConsumePermit(ctx, peer, own, a.now()); err != nil {
 			return contract.Receipt{}, err
 		}
 		_, err = fence.StartTask(ctx, p.ExecutionID, m.Meta.OperationID)
