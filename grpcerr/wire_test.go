@@ -56,6 +56,23 @@ func TestRoundTripOverTLS(t *testing.T) {
 	}
 }
 
+// R27, A2: a conflict arrives as ABORTED, and the client finds its result code, CONFLICT, by what the failure says; so of the others.
+func TestResultCodeOverTLS(t *testing.T) {
+	var answer error
+	conn := serveCodec(t, &codecService{answer: func(context.Context) error { return ToStatus(answer).Err() }})
+	for sent, want := range map[*contract.Failure]contract.ResultCode{
+		contract.ErrKeyReused: contract.ResultConflict, contract.ErrSecondOperation: contract.ResultConflict,
+		contract.ErrSealed: contract.ResultNotApplied, contract.ErrInvalid: contract.ResultRefused, contract.ErrDenied: contract.ResultStopped,
+		contract.ErrInProgress: contract.ResultUnknown, contract.ErrUnavailable: contract.ResultUnknown,
+	} {
+		answer = sent
+		err, _ := call(t, conn)
+		got, ok := FromError(err)
+		require.True(t, ok, sent)
+		assert.Equal(t, want, got.Result(), sent)
+	}
+}
+
 // R4, R18: what has no failure code arrives without one, and without the error's own text.
 func TestOtherErrorsOverTLS(t *testing.T) {
 	var answer error

@@ -74,7 +74,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// R1, R4: every failure goes to a client and back through real HTTP: code, reason, effect, text and revision.
+// R1, R4, R27: every failure goes to a client and back through real HTTP: code, reason, effect, text and revision.
 func TestRoundTrip(t *testing.T) {
 	var failures []*contract.Failure
 	for _, rule := range contract.RetryTable() {
@@ -84,7 +84,8 @@ func TestRoundTrip(t *testing.T) {
 			}, &contract.Failure{Code: rule.Code, Effect: e})
 		}
 	}
-	failures = append(failures, contract.ErrStale, contract.ErrKeyReused, contract.ErrInProgress, contract.ErrRetryTx, contract.ErrPruned)
+	failures = append(failures, contract.ErrStale, contract.ErrKeyReused, contract.ErrInProgress, contract.ErrRetryTx, contract.ErrPruned,
+		contract.ErrSecondOperation, contract.ErrSealed)
 	for _, f := range failures {
 		got := serve(t, http.MethodPost, func(w http.ResponseWriter, _ *http.Request) {
 			Write(w, fmt.Errorf("around: %w", f.With(errors.New("canary"))))
@@ -97,6 +98,7 @@ func TestRoundTrip(t *testing.T) {
 		want.Effect = effectOf(f)
 		assert.Equal(t, &want, got.f)
 		assert.ErrorIs(t, got.f, f)
+		assert.Equal(t, f.Result(), got.f.Result(), "the result code is the same (R27, A2)")
 		for _, m := range []contract.Method{{}, {Resend: true}, {ReadOnly: true}} {
 			assert.Equal(t, contract.Decide(m, f, contract.Answered), contract.Decide(m, got.f, contract.Answered), "the decision is the same")
 		}

@@ -14,6 +14,7 @@ var failureTopics = []topic{
 	newTopic("http_statuses", gotHTTPStatus, "HTTPStatus"),
 	newTopic("decisions", gotDecision, "Decide"),
 	newTopic("methods", gotMethod, "MethodOf"),
+	newTopic("failure_results", gotFailureResult, "FailureResult"),
 }
 
 type ruleIn struct {
@@ -82,6 +83,19 @@ func gotGRPCStatus(i Implementation, in failureIn, _ statusWant) statusWant {
 
 func gotHTTPStatus(i Implementation, in failureIn, _ statusWant) statusWant {
 	return statusWant{int64(i.HTTPStatus(&contract.Failure{Code: in.Code, Reason: in.Reason}))}
+}
+
+type failureResultIn struct {
+	failureIn
+	Effect string `json:"effect"`
+}
+
+type resultCodeWant struct {
+	Result contract.ResultCode `json:"result"`
+}
+
+func gotFailureResult(i Implementation, in failureResultIn, _ resultCodeWant) resultCodeWant {
+	return resultCodeWant{i.FailureResult(&contract.Failure{Code: in.Code, Reason: in.Reason, Effect: effectOf(in.Effect)})}
 }
 
 type method struct {
