@@ -37,6 +37,10 @@ var (
 	ErrKeyReused = &Failure{Code: Aborted, Reason: ReasonKeyReused, Effect: EffectNone,
 		Message: "the key stands for other content; this request did nothing; " +
 			"read what the key stands for, or propose this content under a key of its own"}
+	// ErrOperationReused is ErrKeyReused as the caller of a mutation is told it: errors.Is finds that one.
+	ErrOperationReused = &Failure{Code: Aborted, Reason: ReasonKeyReused, Effect: EffectNone,
+		Message: "the operation stands for other content or another key; this request did nothing; query it; " +
+			"other content is a new operation"}
 	ErrNotMinted = &Failure{Code: NotFound, Reason: ReasonNotMinted,
 		Message: "no such key; nothing was done; confirm with the key of a proposal, unchanged"}
 	ErrExpired = &Failure{Code: FailedPrecondition, Reason: ReasonExpired,

@@ -133,7 +133,7 @@ type Failure struct {
 // Error tells the code, the reason, the message and the current revision, each if it is there.
 func (f *Failure) Error() string {
 	if f == nil {
-		return "failure without content"
+		return "no failure" // as it is printed of a receipt that needs none
 	}
 	text := string(f.Code)
 	if f.Reason != "" {
