@@ -66,8 +66,14 @@
 // and allows the same operation. What was never sent goes out with the same content at any time. An outcome that is unknown stays
 // unknown: the answer to a later send does not tell what an earlier one did.
 //
-// That is memory: it is bounded, and gone with the process. Durable is only the receiver's claim, which gives a second delivery
-// the receipt of the first. It is needed even with one client that never restarts, since gRPC itself repeats a request when the
+// That is memory: it is bounded, and gone with the process. A caller that must know over its restarts that an operation was refused
+// or stopped keeps a record of its own: it makes the call in the Invoke of a broker.Mutation and returns what the failure says of it,
+//
+//	f, failed := contract.FailureOf(err)
+//	...
+//	return contract.Receipt{Result: f.Result(), Detail: f.Error(), Failure: f}, nil // REFUSED, STOPPED, CONFLICT, NOT_APPLIED or UNKNOWN
+//
+// Otherwise durable is only the receiver's claim, which gives a second delivery the receipt of the first. It is needed even with one client that never restarts, since gRPC itself repeats a request when the
 // peer says that it has not begun with it, and a proxy that says so may be wrong.
 //
 // Read-only methods are repeated, three times by default: the same bytes, the same metadata, within the deadline.
