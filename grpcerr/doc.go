@@ -73,8 +73,9 @@
 //	...
 //	return contract.Receipt{Result: f.Result(), Detail: f.Error(), Failure: f}, nil // REFUSED, STOPPED, CONFLICT, NOT_APPLIED or UNKNOWN
 //
-// Otherwise durable is only the receiver's claim, which gives a second delivery the receipt of the first. It is needed even with one client that never restarts, since gRPC itself repeats a request when the
-// peer says that it has not begun with it, and a proxy that says so may be wrong.
+// Otherwise durable is only the receiver's claim, which gives a second delivery the receipt of the first. It is needed even with one
+// client that never restarts, since gRPC itself repeats a request when the peer says that it has not begun with it, and a proxy that
+// says so may be wrong.
 //
 // Read-only methods are repeated, three times by default: the same bytes, the same metadata, within the deadline.
 //

@@ -8,8 +8,8 @@ import (
 )
 
 // Implementation is what is tested: a function for each question that the vectors ask, in the terms of package contract. A topic
-// whose functions are all nil is left out, and one with some of them fails. Errors must be those of package contract: a *[contract.InvalidError] with the path of what is
-// wrong, or a *[contract.Failure].
+// whose functions are all nil is left out, and one with some of them fails. Errors must be those of package contract: a
+// *[contract.InvalidError] with the path of what is wrong, or a *[contract.Failure].
 type Implementation struct {
 	Strict bool // a topic without its functions fails, and is not skipped
 

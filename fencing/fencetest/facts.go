@@ -63,7 +63,7 @@ func factOnce[TTx any](k *kit[TTx]) {
 	next := k.activate(o, "boot-2")
 	again, err := k.report(b, next, k.fact("first"))
 	k.ok(err, "a report of the fact in the next session")
-	for _, q := range append(queued, again) {
+	for _, q := range slices.Concat(queued, []broker.QueuedFact{again}) {
 		k.rule(q.Ordinal > 0 && q.Ordinal == queued[0].Ordinal, "a fact has one place, however often and in whatever session it is reported",
 			queued[0].Ordinal, q.Ordinal)
 	}
