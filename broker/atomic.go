@@ -101,6 +101,8 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 	*contract.OperationResult, error,
 ) {
 	if req.ReadSurface == nil && contract.IsStale(a.Confirmation, a.Current) {
+		ctx, cancel := b.bounded(ctx)
+		defer cancel()
 		return b.lookBehind(ctx, b.store.Own(), a)
 	}
 	tx, held, res, err := b.beginAtomic(ctx, req, a)
@@ -111,7 +113,9 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 	endCtx, cancel := b.detached(ctx)
 	defer cancel()
 	if err != nil {
-		_ = b.store.Rollback(endCtx, tx)
+		if ended := b.store.Rollback(endCtx, tx); errors.Is(ended, store.ErrTxEnded) {
+			err = ended
+		}
 		return nil, a.uncommitted(err)
 	}
 	res = &contract.OperationResult{IdempotencyKey: held.Key, Outcomes: outcomes}
@@ -146,7 +150,9 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 		}
 		o.Claim = &p
 	}
-	tx, s, err := b.store.Begin(ctx, o)
+	beginCtx, begun := b.bounded(ctx)
+	defer begun()
+	tx, s, err := b.store.Begin(beginCtx, o)
 	if err != nil {
 		return tx, nil, nil, a.beginFault(err)
 	}
@@ -162,7 +168,9 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 	defer cancel()
 	_ = b.store.Rollback(endCtx, tx)
 	if o.Claim != nil {
-		held, res, err = b.judge(ctx, b.store.Own(), a, s)
+		judgeCtx, judged := b.bounded(ctx)
+		defer judged()
+		held, res, err = b.judge(judgeCtx, b.store.Own(), a, s)
 	}
 	return tx, held, res, err
 }

@@ -470,7 +470,7 @@ func neverCameBack[TTx any](b *bench[TTx]) {
 	h := b.Harness
 	s := spy(&h)
 	s.complete = func(store.CompleteParams, func() error) error { return errLost }
-	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: 20 * time.Millisecond})
+	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: time.Second})
 	m := mutation[TTx]("op")
 	m.Invoke = invokes(b, applied, nil)
 	r, err := dead.Mutate(b.ctx, m)
