@@ -223,6 +223,15 @@ func operatorsSQL(t *testing.T) []string {
 	return all
 }
 
+// The page's SQL is for the program sqlite3 of the machine that it is read on, and that may be older than the driver's: what an
+// old one does not know is NULL to it, and a NULL drops rows without a word.
+func TestOperatorsSQLIsOld(t *testing.T) {
+	t.Parallel()
+	for _, sql := range operatorsSQL(t) {
+		assert.NotContains(t, sql, "subsec", "needs SQLite 3.42")
+	}
+}
+
 // checkStanding checks what two walks leave for somebody to settle: mode, completed, ambiguous, contested.
 func checkStanding(t *testing.T, standing []string) {
 	t.Helper()
