@@ -43,6 +43,25 @@ func TestReadmeProgram(t *testing.T) {
 	assert.Equal(t, "package main"+code, block)
 }
 
+// The lines of README.md about gRPC are those of an example that the tests run.
+func TestReadmeGRPC(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("grpcerr/example_test.go")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "## Over gRPC\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var lines []string
+	for line := range strings.SplitSeq(section, "\n") {
+		if code, is := strings.CutPrefix(line, "    "); is {
+			lines = append(lines, "\t"+code+"\n")
+		}
+	}
+	require.Len(t, lines, 3)
+	assert.Contains(t, string(example), strings.Join(lines, ""))
+}
+
 // The program of docs/fencing.md is the example that the tests run.
 func TestFencingProgram(t *testing.T) {
 	page, err := os.ReadFile("docs/fencing.md")
