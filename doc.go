@@ -13,7 +13,7 @@
 //   - fencing: what is too late is kept out by checks that are atomic with the write. fencing/peer is who is at the other end of
 //     a connection, fencing/fencetest the suite for other implementations.
 //   - grpcerr: the same failures over gRPC, without loss; what a failed call tells, and what may be sent again. With its children
-//     the only importer of gRPC; grpcerr/identity tells handlers who calls.
+//     the only package for importers that imports gRPC (examples do too); grpcerr/identity tells handlers who calls.
 //   - httperr: the same failures over plain HTTP, as problem documents, and the Idempotency-Key header.
 //   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
 //

@@ -1,4 +1,5 @@
-// Package pgstore is the [store.Store] on PostgreSQL, through pgx v5. It is the only package of the module that imports pgx.
+// Package pgstore is the [store.Store] on PostgreSQL, through pgx v5. It is the only package for importers that
+// imports pgx; examples and internal do too.
 //
 // A claim, its completion and a replay are one network round trip each: the tenant's binding, the lock timeout and the
 // statements travel as one pipelined batch, which PostgreSQL runs as one transaction. "Exactly once" is decided by one
