@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -60,6 +61,19 @@ func TestReadmeGRPC(t *testing.T) {
 	}
 	require.Len(t, lines, 3)
 	assert.Contains(t, string(example), strings.Join(lines, ""))
+}
+
+// The versions of PostgreSQL that are called supported are from the oldest to the newest that the workflow tests with.
+func TestSupportedPostgres(t *testing.T) {
+	workflow, err := os.ReadFile(".github/workflows/ci.yml")
+	require.NoError(t, err)
+	tested := regexp.MustCompile(`postgres: \["(\d+)", "(\d+)"\]`).FindStringSubmatch(string(workflow))
+	require.NotNil(t, tested)
+	for _, file := range []string{"README.md", "store/pgstore/doc.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "Supported are PostgreSQL "+tested[1]+" to "+tested[2], file)
+	}
 }
 
 // The program of docs/fencing.md is the example that the tests run.

@@ -13,6 +13,8 @@
 // transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
 // the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.
 //
+// Supported are PostgreSQL 15 to 18, of which the workflow tests the oldest and the newest.
+//
 // [Migrate] makes the table; [GrantSQL] is what the service's role needs; [Check] says at the start of a service whether the
 // database can keep the promises.
 package pgstore
