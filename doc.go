@@ -25,6 +25,14 @@
 // One write per confirmed key, provided that acknowledged commits survive. Every other system re-executes after a crash; this
 // one never does: an unknown outcome is resolved by reading, never by writing again.
 //
+// # Numbers and names
+//
+// Numbers such as S12 and R116 are requirements: internal/coverage/requirements.txt has them in short words. J numbers are
+// invariants, and A numbers finer points, that the sentences say beside which they stand.
+//
+// Reasons begin with "pramaan.", the name under which the contract was first written. It is part of what is stored and sent, and
+// stays. So is "w02.", with which the protocol versions of the Agent contract begin in vectors and examples.
+//
 // # Where exactly once is decided
 //
 // Four files, in this order: broker/doc.go says which mode is which; broker/execute.go (or executetx.go) shows that an
