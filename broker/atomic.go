@@ -13,7 +13,8 @@ import (
 )
 
 // ExecuteAtomic is [Broker.ExecuteTx] in a transaction of the broker's own: it begins, commits, runs the transaction again after
-// a serialization failure or a deadlock, and finds out what became of a commit whose reply was lost. Its result is final.
+// a serialization failure or a deadlock, and finds out what became of a commit whose reply was lost. Its result is final, and it
+// commits when items have failed, too: those are undone alone. Where all items are wanted or none, use ExecuteTx.
 //
 // exec may therefore be called again for an item whose writes were rolled back; it should do nothing but write through tx. It
 // gets the caller's context: a caller that leaves before the commit leaves nothing behind. At most [MaxTxItems] items.

@@ -24,7 +24,11 @@ const MaxTxItems = 62
 type TxExecutor[TTx any] func(ctx context.Context, tx TTx, it Item) (Outcome, error)
 
 // ExecuteTx carries out a confirmed operation in the caller's transaction: claim, effects (one savepoint per item), outcomes
-// and completion. If the caller commits, all of it happened, exactly once per key; if not, nothing did.
+// and completion. If the caller commits, all of that stands, exactly once per key; if not, none of it, and the key can be confirmed
+// again.
+//
+// A failed item is undone alone: the others, and the claim, stay. Where all items are wanted or none, roll back when the result's Err
+// is not nil.
 //
 // The result is provisional until the caller's commit has succeeded: do not show it before. After a commit whose end is not
 // known, Lookup tells. After contract.ErrRetryTx roll back and run the transaction again; after every refusal (see
