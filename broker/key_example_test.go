@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/store/memstore"
@@ -49,6 +51,16 @@ func ExampleMintKey() {
 	// Output:
 	// not_minted
 	// executed
+}
+
+// The key under which an item's target has to be asked, for whoever looks by hand.
+func ExampleItemKey() {
+	key := uuid.MustParse("0191d3a2-7c51-4c6e-9d2e-3a5b8c7d6e5f")
+	fmt.Println(broker.ItemKey("firm-a", key, "forum-1"))
+	fmt.Println(broker.ItemKey("firm-a", key, "forum-2"))
+	// Output:
+	// 7e65d72d-ab38-829a-a083-daaacee9d710
+	// a874a789-81eb-89e9-b47d-ca626088ea80
 }
 
 // One error, with and without what the executor knows: only what certainly did not happen is failed.
