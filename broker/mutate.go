@@ -310,7 +310,7 @@ func (b *Broker[TTx]) observeReceipt(ctx context.Context, a *attempt, held store
 	ctx, cancel := b.detached(ctx)
 	defer cancel()
 	s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
-	if err != nil || s.Claim != nil && receiptAgrees(s.Claim, r) {
+	if err != nil || s.Claim != nil && receiptAgrees(s.Claim, r) || forgotten(s.Claim) {
 		return
 	}
 	_ = b.store.Keep().Observe(ctx, store.ObserveParams{Fenced: held, Item: receiptItem, Outcome: data})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -168,4 +169,32 @@ func TestCancelOfAPurgedProposal(t *testing.T) {
 	require.ErrorIs(t, err, contract.ErrExpired)
 	_, err = b.confirm(request(c), b.never)
 	require.ErrorIs(t, err, contract.ErrExpired)
+}
+
+// S29, S21: what an attempt says after its key was purged contradicts nothing: nobody knows any more what was told.
+func TestALateWordAfterAPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory(), execute, &broker.Config{ReplayWait: -1, PayloadRetention: time.Millisecond})
+		c := b.propose("a")
+		late := make(chan struct{})
+		res, err := b.confirm(request(c), func(context.Context, broker.Item, func(string) error) (broker.Outcome, error) {
+			<-late
+			return broker.Applied(""), nil
+		})
+		require.NoError(t, err)
+		require.NotNil(t, res.Recovery())
+		_, err = b.Resolve(b.ctx, resolution(c), func(context.Context, broker.Item) (broker.Verdict, error) {
+			return broker.FoundApplied("", "seen"), nil
+		})
+		require.NoError(t, err)
+		b.Advance(time.Hour)
+		n, err := b.Purge(b.ctx, broker.Page{Tenant: firmA})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		close(late)
+		synctest.Wait()
+		open, err := b.ListUnresolved(b.ctx, broker.Page{Tenant: firmA})
+		require.NoError(t, err)
+		assert.Empty(t, open)
+	})
 }
