@@ -19,8 +19,8 @@ const MaxTxItems = 62
 // transaction aborted, a panic, and an outcome that says nothing. None of them sinks the other items; but a serialization
 // failure or a deadlock is the whole transaction's.
 //
-// It must not end the transaction. PostgreSQL's handle refuses Commit and Rollback, and SQLite every commit of a transaction that
-// the broker began; what was done otherwise is reported as [contract.ErrTxEnded]. The text of an error is kept as [Executor] says.
+// It must not end the transaction. PostgreSQL's handle refuses Commit and Rollback, and SQLite every commit while it runs;
+// what was done otherwise is reported as [contract.ErrTxEnded]. The text of an error is kept as [Executor] says.
 type TxExecutor[TTx any] func(ctx context.Context, tx TTx, it Item) (Outcome, error)
 
 // ExecuteTx carries out a confirmed operation in the caller's transaction: claim, effects (one savepoint per item), outcomes
