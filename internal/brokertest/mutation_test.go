@@ -17,13 +17,13 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-const agent = "agent-1"
+const agent = "agent-1-" + marker
 
 // mutation is a mutation without an effect.
 func mutation[TTx any](operation string) broker.Mutation[TTx] {
 	return broker.Mutation[TTx]{
 		Tenant: firmA, AgentID: agent, Method: contract.Method{Name: "/agent.v1.AgentService/ExecuteAuthorized"},
-		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: "key of " + operation},
+		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: marked("key of " + operation)},
 		Digest: contract.NewContent("ExecuteAuthorized").Text("number", "1").Digest(),
 	}
 }
