@@ -344,6 +344,8 @@ func concurrentConfirms[TTx any](b *bench[TTx]) {
 }
 
 func badRequests[TTx any](b *bench[TTx]) {
+	uses := counting(&b.Harness)
+	counted := b.with(broker.Config{ReplayWait: -1})
 	good := request(b.propose("a"))
 	for name, spoil := range map[string]func(*broker.Request){
 		"no tenant":       func(r *broker.Request) { r.Tenant = "" },
@@ -360,17 +362,19 @@ func badRequests[TTx any](b *bench[TTx]) {
 	} {
 		req := good
 		spoil(&req)
-		_, err := b.confirm(req, b.never)
+		_, err := counted.confirm(req, b.never)
 		var invalid *contract.InvalidError
 		require.ErrorAs(b, err, &invalid, name)
 		require.ErrorIs(b, err, contract.ErrInvalid)
 		assert.NotEmpty(b, invalid.Path, name)
 	}
-	assert.Equal(b, broker.Proposed, b.phase(good.Confirmation))
-	_, err := b.Propose(b.ctx, "", proposal("a"))
+	_, err := counted.Propose(b.ctx, "", proposal("a"))
 	require.ErrorIs(b, err, contract.ErrInvalid)
-	_, err = b.Propose(b.ctx, firmA, proposal())
+	_, err = counted.Propose(b.ctx, firmA, proposal())
 	require.ErrorIs(b, err, contract.ErrInvalid)
+	assert.Zero(b, uses.Load(), "the store is not used")
+	assert.Equal(b, broker.Proposed, counted.phase(good.Confirmation))
+	assert.EqualValues(b, 1, uses.Load(), "a use is seen")
 }
 
 func refusalsAreSafe[TTx any](b *bench[TTx]) {

@@ -204,7 +204,7 @@ func run[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx])
 		"S32 the executor gets fence, attempt and item key":       itemIdentity[TTx],
 		"S12 25 concurrent confirms run once":                     concurrentConfirms[TTx],
 		"S17 odd outcomes are stored and replayed as told":        oddOutcomes[TTx],
-		"S28 bad requests are refused before the store is used":   badRequests[TTx],
+		"S4 S1 bad requests are refused before the store is used": badRequests[TTx],
 		"S22 refusals name no tenant, key or content":             refusalsAreSafe[TTx],
 		"S22 the canary finds no mark in logs, events and errors": canary[TTx],
 		"S29 a purged key is settled, and never runs again":       purgedNeverRuns[TTx],
