@@ -490,8 +490,12 @@ func keysAreApart[TTx any](b *bench[TTx]) {
 	require.ErrorIs(b, err, contract.ErrNotMinted)
 	c := b.propose("a")
 	c.IdempotencyKey = key
-	_, err = b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1}).Execute(b.ctx, request(c), nil)
-	require.Error(b, err)
+	for _, mode := range everyMode {
+		open := b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1})
+		open.mode = mode
+		_, err = open.confirm(request(c), b.never)
+		require.ErrorIs(b, err, contract.ErrKeyReused, mode)
+	}
 }
 
 // mutationCases are run on every store.

@@ -1,6 +1,7 @@
 package traps
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"testing"
@@ -63,13 +64,22 @@ func TestIncidentsDigest(t *testing.T) {
 		spy := &countingStore{Store: memstore.New(nil)}
 		b, err := broker.New(spy, nil)
 		require.NoError(t, err)
+		refused := func(err error, bad string) {
+			t.Helper()
+			var invalid *contract.InvalidError
+			require.ErrorAs(t, err, &invalid, bad)
+			assert.Regexp(t, "^/items/0/params", invalid.Path, bad)
+		}
 		for _, bad := range []string{`"\udc00\ud800"`, `"\ud800"`, "\"\xff\"", "\"\xed\xa0\x80\"", `"\ud83d\u0041"`} {
 			p := proposal("a")
 			p.Items[0].Params = json.RawMessage(`{"name":` + bad + `}`)
 			_, err := b.Propose(t.Context(), firm, p)
-			require.ErrorIs(t, err, contract.ErrInvalid, bad)
-			_, err = b.Execute(t.Context(), broker.Request{Tenant: firm, Confirmation: p.Confirmation(uuid.New()), Current: fresh}, nil)
-			require.ErrorIs(t, err, contract.ErrInvalid, bad)
+			refused(err, bad)
+			_, err = b.Execute(t.Context(), request(p.Confirmation(uuid.New())), func(context.Context, broker.Item) (broker.Outcome, error) {
+				t.Error("the executor must not run")
+				return broker.Outcome{}, nil
+			})
+			refused(err, bad)
 		}
 		assert.Zero(t, spy.calls, "the store is not used")
 	})
