@@ -17,16 +17,7 @@ import (
 	"github.com/confirmexec/confirmexec/store/memstore"
 )
 
-// Reports about digests, their comparison and their stability. Proven elsewhere:
-//
-//	incident 18: "S20 other content is a conflict in every state", "S20 other content is not claimed", "S20 the digest outlives the completion"
-//	incident 23: "S20 other content is a conflict in every state", "3 conflict before in progress"
-//	incident 27: TestDigestIgnoresSpelling
-//	incident 29: TestDigestOfBigNumbers, TestExactNumbers
-//	incident 31: TestCanonicalJSON
-//	incident 32: "S17 outcomes come back byte for byte", TestOutcomesAreBytes
-//	incident 33: TestDigestTellsContentApart
-//	incident 35: TestDigestTellsContentApart, TestDocumentsThatDiffer
+// Reports about digests, their comparison and their stability.
 
 // S17, S20: the digest of a key is stored with it, compared in every form of the same content, and never lost.
 func TestIncidentsDigest(t *testing.T) {
@@ -120,10 +111,7 @@ func (s *countingStore) Own() store.Claims {
 	return s.Store.Own()
 }
 
-// Reports about sizes and odd bytes. Proven elsewhere:
-//
-//	incident 80: "S17 odd outcomes are stored and replayed as told", TestReplayIsByteIdentical
-//	incident 82: "S17 odd outcomes are stored and replayed as told"
+// Reports about sizes and odd bytes.
 
 // S17, S20: what an outcome holds never costs it, and what a transport does to a document is not content.
 func TestIncidentsBytes(t *testing.T) {

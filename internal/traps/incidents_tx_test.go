@@ -17,16 +17,7 @@ import (
 	"github.com/confirmexec/confirmexec/store/pgstore"
 )
 
-// Reports about transactions, savepoints and isolation. Proven elsewhere:
-//
-//	incident 49: TestItemsWithNewSQL
-//	incident 51: TestSwallowedSQLError, TestSwallowedErrors
-//	incident 53: TestExecutorEndsTransaction
-//	incident 54: "ExecuteTx/S4 more than 64 items are refused", TestSavepointsAreReleased, TestMostItemsFitTheSubtransactionCache
-//	incident 55: TestSerializationFailureIsNoOutcome, TestRetryIsTheTransactions
-//	incident 59: TestLoserOfARaceSeesTheWinner, TestFixedSnapshots, "S12 a claim waits for one that is under way"
-//	incident 60: "S15 a panic, a Goexit and a silent executor"
-//	incident 63: "Execute/S14 a caller that leaves costs no outcome"
+// Reports about transactions, savepoints and isolation.
 
 // S15, S12, S28a: one item's SQL error is that item's; a transaction that is gone or must go is said to be.
 func TestIncidentsTransactions(t *testing.T) {
