@@ -35,10 +35,10 @@ func TestProcessClockIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, skew := range skews {
 		t.Run(name, func(t *testing.T) {
-			db, real := pgtest.New(t), time.Now()
+			db, now := pgtest.New(t), time.Now()
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Until(real) + skew) // the bubble's clock begins in 2000, and takes no time
-				require.Less(t, (time.Since(real) - skew).Abs(), time.Second)
+				time.Sleep(time.Until(now) + skew) // the bubble's clock begins in 2000, and takes no time
+				require.Less(t, (time.Since(now) - skew).Abs(), time.Second)
 				pool, err := pgxpool.New(context.Background(), db.AppDSN)
 				require.NoError(t, err)
 				defer pool.Close()
