@@ -276,23 +276,75 @@ func (s *spans) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBat
 func (s *spans) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (s *spans) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// S23: every statement runs under the caller's span, also those that outlive the caller.
+// S23: every statement of every mode, and of what settles and keeps keys, runs under the caller's span, also those that outlive the
+// caller.
 func TestStatementsRunUnderTheCallersSpan(t *testing.T) {
 	t.Parallel()
-	seen := &spans{}
-	pool := pgtest.New(t).Pool(t, func(c *pgxpool.Config) { c.ConnConfig.Tracer = seen })
-	b := newBench(t, postgres(t, pool), execute, nil)
-	ctx, leave := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "span"))
-	b.ctx = ctx
-	c := b.propose("a", "b")
-	_, err := b.Execute(ctx, request(c), func(ctx context.Context, _ broker.Item) (broker.Outcome, error) {
-		leave()
-		assert.Equal(t, "span", ctx.Value(spanKey{}))
-		return broker.Applied(""), nil
+	db := pgtest.New(t)
+	for _, mode := range everyMode {
+		t.Run(mode, func(t *testing.T) {
+			b, under := spanned(t, db, mode)
+			ctx, leave := context.WithCancel(b.ctx)
+			c := b.propose("a", "b")
+			if mode == execute {
+				b.ctx = ctx
+			}
+			_, err := b.confirm(request(c), func(ctx context.Context, it broker.Item, write func(string) error) (broker.Outcome, error) {
+				leave()
+				assert.Equal(t, "span", ctx.Value(spanKey{}))
+				return apply(ctx, it, write)
+			})
+			require.NoError(t, err)
+			under(4) // at least: propose, claim, progress or effect, complete
+		})
+	}
+	t.Run("what settles and keeps keys", func(t *testing.T) {
+		b, under := spanned(t, db, execute)
+		for name, call := range map[string]func(c contract.OperationConfirmation) error{
+			"Resolve": func(c contract.OperationConfirmation) error {
+				b.crashed(c, short, "a")
+				b.Advance(2 * short)
+				ctx, leave := context.WithCancel(b.ctx)
+				_, err := b.Resolve(ctx, resolution(c), func(ctx context.Context, _ broker.Item) (broker.Verdict, error) {
+					leave()
+					assert.Equal(t, "span", ctx.Value(spanKey{}))
+					return broker.FoundApplied("", ""), nil
+				})
+				return err
+			},
+			"Cancel": func(c contract.OperationConfirmation) error {
+				_, err := b.Cancel(b.ctx, firmA, c.IdempotencyKey)
+				return err
+			},
+			"ListUnresolved": func(contract.OperationConfirmation) error {
+				_, err := b.ListUnresolved(b.ctx, broker.Page{Tenant: firmA})
+				return err
+			},
+			"Purge": func(contract.OperationConfirmation) error {
+				_, err := b.Purge(b.ctx, broker.Page{Tenant: firmA})
+				return err
+			},
+		} {
+			require.NoError(t, call(b.propose("a")), name)
+			under(2) // at least: propose and the call's own
+		}
 	})
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, len(seen.seen), 4, "propose, claim, progress, complete")
-	for _, span := range seen.seen {
-		assert.Equal(t, "span", span)
+}
+
+// spanned is a bench in a caller's span, and a function that requires that at least n statements since it was last called were under it.
+func spanned(t *testing.T, db *pgtest.DB, mode string) (b *bench[pgx.Tx], under func(n int)) {
+	t.Helper()
+	seen := &spans{}
+	b = newBench(t, postgres(t, db.Pool(t, func(c *pgxpool.Config) { c.ConnConfig.Tracer = seen })), mode, nil)
+	b.ctx = context.WithValue(t.Context(), spanKey{}, "span")
+	return b, func(n int) {
+		t.Helper()
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		assert.GreaterOrEqual(t, len(seen.seen), n)
+		for _, span := range seen.seen {
+			assert.Equal(t, "span", span)
+		}
+		seen.seen = nil
 	}
 }
