@@ -48,7 +48,9 @@ func (b *Broker[TTx]) Mutate(ctx context.Context, m Mutation[TTx]) (r contract.R
 func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied error) (*store.Fenced, contract.Receipt, error) {
 	var none contract.Receipt
 	claim := m.claimParams(b.cfg.Lease)
-	tx, s, err := b.store.Begin(ctx, store.Opening{ID: m.keyID(), Claim: &claim})
+	beginCtx, begun := b.bounded(ctx)
+	defer begun()
+	tx, s, err := b.store.Begin(beginCtx, store.Opening{ID: m.keyID(), Claim: &claim})
 	if err != nil {
 		return nil, none, m.beginFault(err)
 	}
@@ -61,7 +63,9 @@ func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied e
 		err = answered
 	}
 	if err != nil || r != nil {
-		_ = b.store.Rollback(endCtx, tx)
+		if ended := b.store.Rollback(endCtx, tx); errors.Is(ended, store.ErrTxEnded) && err != nil {
+			err = ended
+		}
 		if err != nil {
 			return nil, none, m.refusal(err)
 		}

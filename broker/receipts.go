@@ -235,12 +235,16 @@ func (b *Broker[TTx]) advance(ctx context.Context, ref MutationRef, doc mutation
 		return from, unavailable(err)
 	}
 	a := newKeyAttempt("resolve_mutation", ref.Tenant, operationKey(ref.AgentID, ref.OperationID), id)
-	held := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}
-	raised := held
-	raised.Fence++ // what Settle will raise it to
+	held, record := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}, b.settleReceipt
 	deadline := b.leaseEnd()
-	record := b.settleReceipt
-	if !claim.Completed {
+	stored := from
+	stored.Replayed = false
+	if claim.Completed {
+		if err := b.recordReceipt(ctx, a, held, stored, record); err != nil {
+			return from, err
+		}
+		held.Fence++ // which Settle has raised
+	} else {
 		s, err := b.seizeKey(ctx, a)
 		if err != nil {
 			return from, fromStore(err)
@@ -249,20 +253,25 @@ func (b *Broker[TTx]) advance(ctx context.Context, ref MutationRef, doc mutation
 			return from, contract.ErrFenced
 		}
 		held, record = *a.held(s), b.complete
-		raised = held
 	}
-	next, problem := evidenceOf(ctx, doc.call(raised), by, from, deadline, read)
+	next, problem := evidenceOf(ctx, doc.call(held), by, stored, deadline, read)
 	if claim.Completed && next.Result == from.Result {
 		return from, problem
 	}
-	p, err := receiptCompletion(held, next)
-	if err != nil {
+	if err := b.recordReceipt(ctx, a, held, next, record); err != nil {
 		return from, err
 	}
-	if err := record(ctx, a, p); err != nil {
-		return from, fromStore(err)
-	}
 	return next, problem
+}
+
+func (b *Broker[TTx]) recordReceipt(ctx context.Context, a *attempt, held store.Fenced, r contract.Receipt,
+	record func(context.Context, *attempt, store.CompleteParams) error,
+) error {
+	p, err := receiptCompletion(held, r)
+	if err != nil {
+		return err
+	}
+	return fromStore(record(ctx, a, p))
 }
 
 func (b *Broker[TTx]) settleReceipt(ctx context.Context, _ *attempt, p store.CompleteParams) error {
@@ -271,11 +280,10 @@ func (b *Broker[TTx]) settleReceipt(ctx context.Context, _ *attempt, p store.Com
 	return b.store.Keep().Settle(ctx, p)
 }
 
-// evidenceOf is the receipt that the evidence makes of from: from itself, without Replayed, when there is none.
+// evidenceOf is the receipt that the evidence makes of from: from itself when there is none.
 func evidenceOf(ctx context.Context, c Call, by string, from contract.Receipt, deadline time.Time, read EvidenceReader) (
 	contract.Receipt, error,
 ) {
-	from.Replayed = false
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	done := start(func() (contract.Receipt, error) { return read(ctx, c) })

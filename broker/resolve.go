@@ -138,7 +138,7 @@ func (b *Broker[TTx]) seizeKey(ctx context.Context, a *attempt) (store.Standing,
 	return s, err
 }
 
-// settle reads again what a completed claim left ambiguous.
+// settle reads again what a completed claim left ambiguous, under a fence that was raised before: no two readers are told the same.
 func (b *Broker[TTx]) settle(ctx context.Context, r Resolution, c contract.OperationConfirmation, claim *store.Claim, read StatusReader) (
 	*contract.OperationResult, error,
 ) {
@@ -151,17 +151,24 @@ func (b *Broker[TTx]) settle(ctx context.Context, r Resolution, c contract.Opera
 		return nil, err
 	}
 	held := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}
-	raised := held
-	raised.Fence++ // what Settle will raise it to
-	res := &contract.OperationResult{
-		IdempotencyKey: r.Key, Outcomes: b.verdicts(ctx, a, raised, r.By, before.Outcomes, b.leaseEnd(), read),
+	if err := b.settleKey(ctx, held, before.Outcomes); err != nil {
+		return nil, fromStore(err)
 	}
-	settleCtx, cancel := b.detached(ctx)
-	defer cancel()
-	if err := b.store.Keep().Settle(settleCtx, completion(held, res.Outcomes)); err != nil {
+	held.Fence++ // which Settle has raised
+	res := &contract.OperationResult{
+		IdempotencyKey: r.Key, Outcomes: b.verdicts(ctx, a, held, r.By, before.Outcomes, b.leaseEnd(), read),
+	}
+	if err := b.settleKey(ctx, held, res.Outcomes); err != nil {
 		return nil, fromStore(err)
 	}
 	return res, nil
+}
+
+// settleKey records outcomes with a completed claim and raises its fence.
+func (b *Broker[TTx]) settleKey(ctx context.Context, held store.Fenced, outcomes []contract.OperationItemOutcome) error {
+	ctx, cancel := b.detached(ctx)
+	defer cancel()
+	return b.store.Keep().Settle(ctx, completion(held, outcomes))
 }
 
 // resolver is the attempt of a Resolve.

@@ -51,7 +51,8 @@ type Transactor[TTx any] interface {
 	// Progress records the item with its effect under the fence alone; a lease that has ended is not renewed by it.
 	Commit(ctx context.Context, tx TTx, c Closing) error
 
-	// Rollback ends a transaction that Begin made.
+	// Rollback ends a transaction that Begin made. ErrTxEnded: an executor had ended it, and what became of what that wrote is
+	// not known. After any other error, too, the transaction is never committed.
 	Rollback(ctx context.Context, tx TTx) error
 
 	// Retryable says whether an executor that returned err met a serialization failure or a deadlock in tx, which Begin made and

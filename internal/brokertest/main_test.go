@@ -75,28 +75,30 @@ func memory() storetest.Harness[*memstore.Tx] {
 	}
 }
 
-func TestSQLite(t *testing.T) {
-	run(t, func(t *testing.T) storetest.Harness[*sql.Tx] {
-		st, err := sqlitestore.Open(t.Context(), t.TempDir()+"/confirm.db", &sqlitestore.Config{LockTimeout: lockTimeout})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = st.Close() })
-		_, err = st.DB().ExecContext(t.Context(), `CREATE TABLE effect (name TEXT NOT NULL)`)
-		require.NoError(t, err)
-		return storetest.Harness[*sql.Tx]{
-			Store:    st,
-			Begin:    func(ctx context.Context) (*sql.Tx, error) { return st.DB().BeginTx(ctx, nil) },
-			Commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
-			Rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-			Effect: func(ctx context.Context, tx *sql.Tx, name string) error {
-				_, err := tx.ExecContext(ctx, `INSERT INTO effect (name) VALUES (?)`, name)
-				return err
-			},
-			Count: func(ctx context.Context, name string) (n int, err error) {
-				return n, st.DB().QueryRowContext(ctx, `SELECT count(*) FROM effect WHERE name = ?`, name).Scan(&n)
-			},
-			Advance: time.Sleep,
-		}
-	})
+func TestSQLite(t *testing.T) { run(t, sqlite) }
+
+// sqlite is the harness on a file of its own.
+func sqlite(t *testing.T) storetest.Harness[*sql.Tx] {
+	t.Helper()
+	st, err := sqlitestore.Open(t.Context(), t.TempDir()+"/confirm.db", &sqlitestore.Config{LockTimeout: lockTimeout})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	_, err = st.DB().ExecContext(t.Context(), `CREATE TABLE effect (name TEXT NOT NULL)`)
+	require.NoError(t, err)
+	return storetest.Harness[*sql.Tx]{
+		Store:    st,
+		Begin:    func(ctx context.Context) (*sql.Tx, error) { return st.DB().BeginTx(ctx, nil) },
+		Commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		Rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		Effect: func(ctx context.Context, tx *sql.Tx, name string) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO effect (name) VALUES (?)`, name)
+			return err
+		},
+		Count: func(ctx context.Context, name string) (n int, err error) {
+			return n, st.DB().QueryRowContext(ctx, `SELECT count(*) FROM effect WHERE name = ?`, name).Scan(&n)
+		},
+		Advance: time.Sleep,
+	}
 }
 
 func TestPostgres(t *testing.T) {

@@ -209,6 +209,28 @@ func (b *bench[TTx]) settlesByEvidence(operation string) {
 	assert.Equal(b, "on-call", again.By)
 }
 
+// mutationResolversRead has one ResolveMutation overtake another whose reader is at work.
+func mutationResolversRead[TTx any](b *bench[TTx]) {
+	m := mutation[TTx]("op")
+	m.Invoke = invokes(b, applied, errors.New("reset"))
+	b.mutate(m, contract.ResultUnknown)
+	var slow, quick int64
+	_, err := b.ResolveMutation(b.ctx, ref("op"), "slow", func(_ context.Context, c broker.Call) (contract.Receipt, error) {
+		slow = c.Fence
+		_, err := b.ResolveMutation(b.ctx, ref("op"), "quick", func(_ context.Context, c broker.Call) (contract.Receipt, error) {
+			quick = c.Fence
+			return applied, nil
+		})
+		assert.NoError(b, err)
+		return contract.Receipt{Result: contract.ResultNotApplied, Detail: "not there yet"}, nil
+	})
+	require.ErrorIs(b, err, contract.ErrFenced)
+	assert.Greater(b, quick, slow)
+	st, err := b.QueryMutation(b.ctx, ref("op"))
+	require.NoError(b, err)
+	assert.Equal(b, "quick", st.Receipt.By)
+}
+
 func mutationBadRequests[TTx any](b *bench[TTx]) {
 	for name, change := range map[string]func(*broker.Mutation[TTx]){
 		"no operation id":  func(m *broker.Mutation[TTx]) { m.Meta.OperationID = "" },
@@ -448,7 +470,7 @@ func neverCameBack[TTx any](b *bench[TTx]) {
 	h := b.Harness
 	s := spy(&h)
 	s.complete = func(store.CompleteParams, func() error) error { return errLost }
-	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: 20 * time.Millisecond})
+	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: time.Second})
 	m := mutation[TTx]("op")
 	m.Invoke = invokes(b, applied, nil)
 	r, err := dead.Mutate(b.ctx, m)
@@ -505,6 +527,7 @@ func mutationCases[TTx any]() map[string]func(*bench[TTx]) {
 		"R27 R28 R32 R24 other content and other keys conflict":      mutationConflicts[TTx],
 		"R60 R61 R29 UNKNOWN is committed before the effect":         unknownBeforeEffect[TTx],
 		"R69 R23 UNKNOWN until evidence comes":                       unknownUntilEvidence[TTx],
+		"R69 no two readers of a mutation are told the same fence":   mutationResolversRead[TTx],
 		"R30 R115 bad requests leave nothing":                        mutationBadRequests[TTx],
 		"R31 agents and tenants are apart":                           agentsAreApart[TTx],
 		"R53 R54 R62 R50 what belongs to one operation":              identities[TTx],

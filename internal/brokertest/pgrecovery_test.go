@@ -17,8 +17,8 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-// S12: the broker runs its own transactions again after a serialization failure or a deadlock, a bounded number of times, and
-// stores neither; the executor may swallow the error.
+// S12: the broker runs its own transactions again after a serialization failure or a deadlock, a bounded number of times; the executor
+// may swallow the error. After that nothing is stored of an operation that was undone whole, and an item is failed: it was undone.
 func TestOwnTransactionsAreRunAgain(t *testing.T) {
 	for _, mode := range []string{perItem, atomically} {
 		for _, swallow := range []bool{false, true} {

@@ -86,7 +86,7 @@ func resolveAgain[TTx any](b *bench[TTx]) {
 		return broker.FoundApplied("forum/2", "found"), nil
 	})
 	require.NoError(b, err)
-	assert.EqualValues(b, 4, fence, "raised by each Resolve")
+	assert.EqualValues(b, 6, fence, "raised by each Resolve, before it reads and when it records")
 	assert.Equal(b, contract.Tally{Applied: 2}, res.Tally())
 	require.NoError(b, res.Err())
 	again, err := b.confirm(request(c), b.never)
@@ -156,6 +156,31 @@ func resolversAgree[TTx any](b *bench[TTx]) {
 			require.ErrorIs(b, err, contract.ErrInProgress)
 		}
 	}
+	res, err := b.confirm(request(c), b.never)
+	require.NoError(b, err)
+	assert.Equal(b, contract.Tally{Applied: 1}, res.Tally())
+}
+
+// resolversRead has one Resolve overtake another whose reader is at work. What a reader is told is stored before, so that a target
+// that keeps the highest fence refuses the one that was overtaken.
+func resolversRead[TTx any](b *bench[TTx]) {
+	c := b.propose("a")
+	_, err := b.confirm(request(c), func(context.Context, broker.Item, func(string) error) (broker.Outcome, error) {
+		return broker.Outcome{}, errors.New("reset")
+	})
+	require.NoError(b, err)
+	var slow, quick int64
+	_, err = b.Resolve(b.ctx, resolution(c), func(_ context.Context, it broker.Item) (broker.Verdict, error) {
+		slow = it.Fence
+		_, err := b.Resolve(b.ctx, resolution(c), func(_ context.Context, it broker.Item) (broker.Verdict, error) {
+			quick = it.Fence
+			return broker.FoundApplied("", "quick"), nil
+		})
+		assert.NoError(b, err)
+		return broker.FoundAbsent("slow"), nil
+	})
+	require.ErrorIs(b, err, contract.ErrFenced)
+	assert.Greater(b, quick, slow)
 	res, err := b.confirm(request(c), b.never)
 	require.NoError(b, err)
 	assert.Equal(b, contract.Tally{Applied: 1}, res.Tally())

@@ -34,7 +34,8 @@ func (e *CheckError) Error() string {
 }
 
 // Check tells whether a service that connects like pool may rely on the database: the table is as [Migrate] made it, the role
-// is bound by forced row-level security and has the privileges that it needs, and acknowledged commits survive a crash. Call it
+// is bound by row-level security whose policies tell tenants apart and has the privileges that it needs, and acknowledged commits
+// survive a crash. Of a policy of the table's owner's own it only sees whether it names the tenant's column. Call it
 // at the start of a service, with its own pool, and do not start when it fails. It changes nothing.
 //
 // The error is a *[CheckError] with everything that was found, or the fault that kept it from looking. A nil cfg means the
@@ -113,13 +114,14 @@ func checkRole(ctx context.Context, tx pgx.Tx, _ Config) ([]Finding, error) {
 	), nil
 }
 
-const tableSQL = `SELECT relrowsecurity, relforcerowsecurity, relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user),
-    has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE')
+// A role that has an owner's rights by membership is an owner.
+const tableSQL = `SELECT relrowsecurity, relforcerowsecurity, pg_has_role(current_user, relowner, 'USAGE'),
+    has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE'), relpersistence <> 'p'
   FROM pg_class WHERE oid = to_regclass({table_literal})`
 
 func checkTable(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
-	var secured, forced, owner, privileged bool
-	err := tx.QueryRow(ctx, c.render(tableSQL)).Scan(&secured, &forced, &owner, &privileged)
+	var secured, forced, owner, privileged, unlogged bool
+	err := tx.QueryRow(ctx, c.render(tableSQL)).Scan(&secured, &forced, &owner, &privileged, &unlogged)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "42501" {
 		return []Finding{{"schema", "the claim table does not exist, or the role may not see its schema",
 			"run pgstore.Migrate and pgstore.GrantSQL"}}, nil
@@ -132,9 +134,39 @@ func checkTable(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
 		fact{secured && !forced && owner, Finding{"row_security", "the role owns the table and row security is not forced",
 			"ALTER TABLE … FORCE ROW LEVEL SECURITY, or connect as a role that does not own it"}},
 		fact{!privileged, Finding{"privilege", "the role may not select, insert and update", "run what pgstore.GrantSQL returns"}},
+		fact{unlogged, Finding{"durability", "the claim table is not logged, so that a crash empties it", "ALTER TABLE … SET LOGGED"}},
 	)
-	drift, err := checkDrift(ctx, tx, c)
-	return append(findings, drift...), err
+	open, policies, err := checkPolicies(ctx, tx, c)
+	if err != nil {
+		return nil, err
+	}
+	drift, err := checkDrift(ctx, tx, c, policies)
+	return slices.Concat(findings, open, drift), err
+}
+
+// Policies are the table's owner's to choose. But permissive ones widen each other: each must tell tenants apart.
+const policiesSQL = `SELECT polname, polname = 'confirmexec_tenant', polpermissive
+    AND (strpos(coalesce(pg_get_expr(polqual, polrelid), {tenant_literal}), {tenant_literal}) = 0
+      OR strpos(coalesce(pg_get_expr(polwithcheck, polrelid), {tenant_literal}), {tenant_literal}) = 0)
+  FROM pg_policy WHERE polrelid = {table_literal}::regclass
+   AND EXISTS (SELECT FROM unnest(polroles) r WHERE CASE WHEN r = 0 THEN true ELSE pg_has_role(current_user, r, 'USAGE') END)`
+
+// checkPolicies also says whether the policy of EnableRowSecurity is to be there: it is, or there is no other.
+func checkPolicies(ctx context.Context, tx pgx.Tx, c Config) (findings []Finding, ours bool, err error) {
+	rows, err := tx.Query(ctx, c.render(policiesSQL))
+	if err != nil {
+		return nil, false, err
+	}
+	others := false
+	var name string
+	var own, open bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &own, &open}, func() error {
+		ours, others = ours || own, others || !own
+		findings = append(findings, those(fact{open, Finding{"row_security", "the policy " + name + " does not tell tenants apart",
+			"drop it, or make it compare the tenant's column with the tenant that is bound"}})...)
+		return nil
+	})
+	return findings, ours || !others, err
 }
 
 // The parts of the schema that are this library's, one line each.
@@ -148,18 +180,22 @@ const partsSQL = `SELECT 'column ' || attname || ' ' || format_type(atttypid, at
       || CASE WHEN indisvalid THEN '' ELSE ' invalid' END || regexp_replace(pg_get_indexdef(indexrelid), '^.* USING', '')
     FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
    WHERE indrelid = {table_literal}::regclass AND relname IN ('{name}_operation', '{name}_proposal', '{name}_item', '{name}_observation',
-     '{name}_value')`
+     '{name}_value')
+  UNION ALL SELECT 'policy ' || polname || CASE WHEN polpermissive THEN '' ELSE ' restrictive' END || ' for ' || polcmd::text || ' to '
+      || polroles::text || ' using ' || coalesce(pg_get_expr(polqual, polrelid), '-')
+      || ' check ' || coalesce(pg_get_expr(polwithcheck, polrelid), '-')
+    FROM pg_policy WHERE polrelid = {table_literal}::regclass AND polname LIKE 'confirmexec\_%'`
 
 // checkDrift compares the table with what Migrate makes: it makes that anew, as a temporary table over the same columns of the
-// owner's, and lets the server describe both.
-func checkDrift(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
+// owner's, and lets the server describe both. With policies it has the policy of EnableRowSecurity.
+func checkDrift(ctx context.Context, tx pgx.Tx, c Config, policies bool) ([]Finding, error) {
 	live, err := parts(ctx, tx, c)
 	if err != nil {
 		return nil, err
 	}
 	model := c
 	model.Schema = "pg_temp"
-	err = makeModel(ctx, tx, c, model)
+	err = makeModel(ctx, tx, c, model, policies)
 	if sqlState(err) == "42501" {
 		return []Finding{{"schema", "the table cannot be compared, since the role may not create temporary tables",
 			"GRANT TEMPORARY ON DATABASE …, or run Check as another role as well"}}, nil
@@ -186,16 +222,20 @@ func checkDrift(ctx context.Context, tx pgx.Tx, c Config) ([]Finding, error) {
 	return findings, nil
 }
 
-func makeModel(ctx context.Context, tx pgx.Tx, c, model Config) error {
+func makeModel(ctx context.Context, tx pgx.Tx, c, model Config, policies bool) error {
 	up, err := embedded.ReadFile("migrations/0001_claims.up.sql")
 	if err != nil {
 		return err
 	}
 	text := strings.Replace(string(up), "CREATE SCHEMA IF NOT EXISTS {schema};", "", 1)
-	for _, sql := range []string{
+	steps := []string{
 		`CREATE TEMPORARY TABLE {name} AS SELECT {tenant}, boundary, request_id, step, tool, sha FROM ` + c.render("{table}") + ` WITH NO DATA`,
 		text,
-	} {
+	}
+	if policies {
+		steps = append(steps, rowSecurityDo)
+	}
+	for _, sql := range steps {
 		if _, err := tx.Exec(ctx, model.render(sql)); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -41,6 +42,9 @@ func TestCheck(t *testing.T) {
 	assert.Empty(t, found(t, app, nil))
 	assert.Empty(t, found(t, app, nil), "it leaves nothing behind")
 
+	_, err = db.AdminPool(t).Exec(t.Context(), `ALTER TABLE agents.agent_idempotency_key SET UNLOGGED`)
+	require.NoError(t, err)
+	assert.ErrorContains(t, pgstore.Check(t.Context(), app, nil), "the claim table is not logged")
 	assert.Contains(t, strings.Join(found(t, db.AdminPool(t), nil), "\n"), "superuser")
 	assert.Equal(t, []string{"schema: the claim table does not exist, or the role may not see its schema"},
 		found(t, app, &pgstore.Config{Table: "other"}))
@@ -56,6 +60,14 @@ func TestCheckRowSecurity(t *testing.T) {
 		{table + `DISABLE ROW LEVEL SECURITY`, table + `ENABLE ROW LEVEL SECURITY`, "row_security: row security is off"},
 		{table + `OWNER TO ` + pgtest.AppRole + `; ` + table + `NO FORCE ROW LEVEL SECURITY`,
 			table + `FORCE ROW LEVEL SECURITY`, "row_security: the role owns the table and row security is not forced"},
+		{`CREATE ROLE check_owner; GRANT check_owner TO ` + pgtest.AppRole + `; ` + table + `OWNER TO check_owner; ` + table + `NO FORCE ROW LEVEL SECURITY`,
+			table + `FORCE ROW LEVEL SECURITY; ` + table + `OWNER TO CURRENT_USER; DROP ROLE check_owner;
+			   GRANT SELECT, INSERT, UPDATE, DELETE ON agents.agent_idempotency_key TO ` + pgtest.AppRole,
+			"row_security: the role owns the table and row security is not forced"},
+		{`CREATE POLICY everybody ON agents.agent_idempotency_key USING (true)`, `DROP POLICY everybody ON agents.agent_idempotency_key`,
+			"row_security: the policy everybody does not tell tenants apart"},
+		{`CREATE POLICY everybody ON agents.agent_idempotency_key FOR INSERT WITH CHECK (step IS NULL)`,
+			`DROP POLICY everybody ON agents.agent_idempotency_key`, "row_security: the policy everybody does not tell tenants apart"},
 		{`REVOKE UPDATE ON agents.agent_idempotency_key FROM ` + pgtest.AppRole, `GRANT UPDATE ON agents.agent_idempotency_key TO ` + pgtest.AppRole,
 			"privilege: the role may not select, insert and update"},
 	} {
@@ -77,6 +89,22 @@ func TestCheckRowSecurity(t *testing.T) {
 	if p.Ping(t.Context()) == nil { // a server that asks for passwords does not let it in
 		assert.Equal(t, []string{"role: the role has BYPASSRLS"}, found(t, p, nil))
 	}
+}
+
+// S16: policies of the table's owner's own are its own, if they tell tenants apart; those of other roles do not matter.
+func TestCheckWithPoliciesOfTheOwner(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, err := db.AdminPool(t).Exec(t.Context(), `CREATE ROLE check_auditor;
+		CREATE POLICY own ON agents.agent_idempotency_key USING (firm_id = current_setting('app.firm_id', true));
+		CREATE POLICY audit ON agents.agent_idempotency_key FOR SELECT TO check_auditor USING (true);
+		CREATE POLICY narrow ON agents.agent_idempotency_key AS RESTRICTIVE USING (true);
+		DROP POLICY confirmexec_tenant ON agents.agent_idempotency_key`)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, _ = db.AdminPool(t).Exec(context.WithoutCancel(t.Context()), `DROP OWNED BY check_auditor; DROP ROLE check_auditor`)
+	})
+	assert.Empty(t, found(t, db.Pool(t), nil))
 }
 
 // S26: whatever of the schema has drifted is found, on a table of the library's own and on an upgraded one.
@@ -103,6 +131,9 @@ func TestCheckFindsDrift(t *testing.T) {
 			require.Empty(t, found(t, app, cfg))
 			const table = `ALTER TABLE agents.agent_idempotency_key `
 			for _, c := range []struct{ change, want string }{
+				{`ALTER POLICY confirmexec_tenant ON agents.agent_idempotency_key USING (true) WITH CHECK (true)`,
+					"the policy confirmexec_tenant does not tell tenants apart"},
+				{`DROP POLICY confirmexec_tenant ON agents.agent_idempotency_key`, "missing or changed: policy confirmexec_tenant"},
 				{`DROP INDEX agents.agent_idempotency_key_operation`, "index agent_idempotency_key_operation"},
 				{table + `DROP CONSTRAINT confirmexec_shape`, "constraint confirmexec_shape"},
 				{table + `ALTER COLUMN mode TYPE varchar`, "column mode"},

@@ -11,7 +11,8 @@ import (
 )
 
 // lentTx is the transaction that an executor sees. It cannot be ended, and it remembers the first SQL error, so that an
-// executor that swallows one is told apart from one that succeeded, with the cause.
+// executor that swallows one is told apart from one that succeeded, with the cause. It also remembers what the executor has not
+// read to its end, which would be in the way of every further statement.
 type lentTx struct {
 	pgx.Tx
 	seen *seen
@@ -19,8 +20,17 @@ type lentTx struct {
 
 // seen are the SQL errors that an executor met.
 type seen struct {
-	first error // the first one
-	retry error // the first that is the whole transaction's: a serialization failure or a deadlock
+	first error  // the first one
+	retry error  // the first that is the whole transaction's: a serialization failure or a deadlock
+	open  func() // closes the last results, and notes their error; nil: there were none
+}
+
+// shut closes the results that the executor left open. A connection has one at a time.
+func (s *seen) shut() {
+	if s.open != nil {
+		s.open()
+		s.open = nil
+	}
 }
 
 var errLent = errors.New("pgstore: an executor must not end the transaction that it was lent; begin a nested one in it")
@@ -70,20 +80,30 @@ func (t *lentTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comm
 // Query implements pgx.Tx.
 func (t *lentTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := t.Tx.Query(ctx, sql, args...)
-	if rows != nil {
-		rows = &lentRows{Rows: rows, tx: t}
-	}
-	return rows, t.note(err)
+	return t.lend(rows), t.note(err)
 }
 
 // QueryRow implements pgx.Tx.
 func (t *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return lentRow{Row: t.Tx.QueryRow(ctx, sql, args...), tx: t}
+	rows, err := t.Query(ctx, sql, args...)
+	return lentRow{rows: rows, err: err}
 }
 
 // SendBatch implements pgx.Tx.
 func (t *lentTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	return &lentBatch{BatchResults: t.Tx.SendBatch(ctx, b), tx: t}
+	results := &lentBatch{BatchResults: t.Tx.SendBatch(ctx, b), tx: t}
+	t.seen.open = func() { _ = results.Close() }
+	return results
+}
+
+// lend notes the errors of rows, which may be nil.
+func (t *lentTx) lend(rows pgx.Rows) pgx.Rows {
+	if rows == nil {
+		return nil
+	}
+	lent := &lentRows{Rows: rows, tx: t}
+	t.seen.open = lent.Close
+	return lent
 }
 
 // CopyFrom implements pgx.Tx.
@@ -92,12 +112,19 @@ func (t *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, cols []stri
 	return n, t.note(err)
 }
 
+// lentRow is the first row of rows that are read when it is scanned, and closed by shut if it never is.
 type lentRow struct {
-	pgx.Row
-	tx *lentTx
+	rows pgx.Rows
+	err  error
 }
 
-func (r lentRow) Scan(dest ...any) error { return r.tx.note(r.Row.Scan(dest...)) }
+func (r lentRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	_, err := pgx.CollectOneRow(r.rows, func(row pgx.CollectableRow) (none struct{}, err error) { return none, row.Scan(dest...) })
+	return err
+}
 
 type lentRows struct {
 	pgx.Rows
@@ -135,6 +162,9 @@ func (b *lentBatch) Query() (pgx.Rows, error) {
 	return rows, b.tx.note(err)
 }
 
-func (b *lentBatch) QueryRow() pgx.Row { return lentRow{Row: b.BatchResults.QueryRow(), tx: b.tx} }
+func (b *lentBatch) QueryRow() pgx.Row {
+	rows, err := b.Query()
+	return lentRow{rows: rows, err: err}
+}
 
 func (b *lentBatch) Close() error { return b.tx.note(b.BatchResults.Close()) }

@@ -125,6 +125,8 @@ func migrateDown(ctx context.Context, pool *pgxpool.Pool, cfg *Config, discard b
 	return err
 }
 
+const rowSecurityDo = "DO $confirmexec$ BEGIN {row_security} END $confirmexec$"
+
 // EnableRowSecurity switches row-level security on for a table that existed before Migrate, and forces it: from then on every
 // statement on it, the owner's too, sees only the rows of the tenant that its transaction has bound. It refuses a table that
 // has policies already. A nil cfg means the defaults.
@@ -138,7 +140,7 @@ func EnableRowSecurity(ctx context.Context, pool *pgxpool.Pool, cfg *Config) err
 		if policies > 0 {
 			return errors.New("the table has row security policies already; they are its owner's to change")
 		}
-		_, err = tx.Exec(ctx, c.render("DO $confirmexec$ BEGIN {row_security} END $confirmexec$"))
+		_, err = tx.Exec(ctx, c.render(rowSecurityDo))
 		return err
 	})
 }

@@ -97,6 +97,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 		return fault("commit", errNotOwned)
 	}
 	defer own.conn.Release()
+	own.seen.shut()
 	if own.conn.Conn().PgConn().TxStatus() == 'I' {
 		return fault("commit", store.ErrTxEnded)
 	}
@@ -184,5 +185,15 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 		return fault("roll back", errNotOwned)
 	}
 	defer own.conn.Release()
-	return fault("roll back", own.Tx.Rollback(ctx))
+	own.seen.shut()
+	conn := own.conn.Conn()
+	if !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
+		return fault("roll back", store.ErrTxEnded)
+	}
+	// Without the mark it is another transaction than the one that Begin made.
+	_, err := conn.Exec(ctx, "ROLLBACK TO SAVEPOINT "+ownedMark+"; ROLLBACK")
+	if err != nil {
+		_ = own.Tx.Rollback(ctx) // or the connection goes
+	}
+	return fault("roll back", err)
 }

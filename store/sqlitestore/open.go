@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
+	"modernc.org/sqlite"
 )
 
 // Open opens the file at path, creates it if there is none, and brings its schema up to date; processes that do so at
@@ -93,26 +94,24 @@ func dsn(file url.URL, pragmas []pragma, more url.Values) string {
 	return file.String()
 }
 
-func (s *Store) openPools(file url.URL) (err error) {
-	s.writer, err = openPool(dsn(file, s.writerPragmas(), url.Values{"_txlock": {"immediate"}}), 1)
+func (s *Store) openPools(file url.URL) error {
+	writer, err := sqlite.NewConnector(dsn(file, s.writerPragmas(), url.Values{"_txlock": {"immediate"}}))
 	if err != nil {
-		return err
+		return fault("sqlitestore: open", err)
 	}
-	s.readers, err = openPool(dsn(file, s.readerPragmas(), url.Values{"mode": {"rw"}}), maxReaders)
+	readers, err := sqlite.NewConnector(dsn(file, s.readerPragmas(), url.Values{"mode": {"rw"}}))
 	if err != nil {
-		return errors.Join(err, s.writer.Close())
+		return fault("sqlitestore: open", err)
 	}
+	s.writer, s.readers = openPool(lending{writer, &s.loan}, 1), openPool(readers, maxReaders)
 	return nil
 }
 
-func openPool(dsn string, conns int) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		return nil, fault("sqlitestore: open", err)
-	}
+func openPool(c driver.Connector, conns int) *sql.DB {
+	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	return db, nil
+	return db
 }
 
 // prepare opens the first connections, sees that they are as they were asked to be, and migrates.

@@ -13,9 +13,11 @@
 // such a write, and a lookup behind the barrier, would wait for itself, and ends in [store.ErrBusy] after the
 // lock timeout. Use [Store.In].
 //
-// database/sql cannot keep an executor from ending the transaction that it was lent. Isolate and Commit notice it, with
-// [store.ErrTxEnded], before anything else is written. But what the executor itself writes after a ROLLBACK of its
-// own commits statement by statement, and no store can undo it: executors must not end transactions.
+// In a transaction that the broker began nothing commits but the broker: a COMMIT of an executor's own is refused, and undoes the
+// transaction; so is every statement after that, or after SQLite has undone the transaction itself, as it does with a write that a
+// context interrupts. Isolate and Commit then say [store.ErrTxEnded]. A transaction that its caller began is the caller's to
+// commit, and this cannot be told from an executor's doing it: Isolate and In notice it before anything else is written, but what
+// an executor writes there after a ROLLBACK of its own commits statement by statement. Executors must not end transactions.
 //
 // # Tenants
 //
@@ -52,6 +54,7 @@ type Store struct {
 	writer      *sql.DB // one connection
 	readers     *sql.DB // query only
 	lockTimeout time.Duration
+	loan        loan
 	doubt       atomic.Bool // a COMMIT failed that may stand in the log: see overwrite
 }
 

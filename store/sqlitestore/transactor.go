@@ -18,7 +18,8 @@ const (
 )
 
 // Begin implements [store.Transactor]. ctx and the lock timeout bound the wait for the writer; the transaction outlives
-// ctx. database/sql cannot keep an executor from ending it; Isolate and Commit notice that, with [store.ErrTxEnded].
+// ctx. database/sql cannot keep an executor from ending it, but then it is undone, and Isolate and Commit notice it, with
+// [store.ErrTxEnded].
 func (s *Store) Begin(ctx context.Context, o store.Opening) (*sql.Tx, store.Standing, error) {
 	const op = "sqlitestore: begin"
 	if err := validOpening(o); err != nil {
@@ -32,6 +33,7 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (*sql.Tx, store.Stan
 	if err != nil {
 		return nil, store.Standing{}, fault(op, undo(tx, err))
 	}
+	s.loan.give(tx)
 	return tx, standing, nil
 }
 
@@ -45,6 +47,7 @@ func (s *Store) begin(ctx context.Context, op string) (*sql.Tx, error) {
 	detached, end := context.WithCancel(context.WithoutCancel(ctx))
 	begun := context.AfterFunc(wait, end)
 	tx, err := s.writer.BeginTx(detached, nil)
+	s.loan.over()
 	if !begun() && err == nil { // wait may have ended just after it began
 		err = undo(tx, wait.Err())
 	}
@@ -103,8 +106,9 @@ func undo(tx *sql.Tx, err error) error {
 func (s *Store) Commit(ctx context.Context, tx *sql.Tx, c store.Closing) error {
 	const op = "sqlitestore: commit"
 	err := write(context.WithoutCancel(ctx), tx, c)
+	s.loan.back(tx)
 	if errors.Is(err, store.ErrTxEnded) || errors.Is(err, sql.ErrTxDone) {
-		_ = tx.Rollback() // gives the connection back; what was committed elsewhere stays
+		_ = tx.Rollback() // gives the connection back
 		return &store.Error{Op: op, Kind: store.ErrTxEnded, Cause: err}
 	}
 	if err != nil {
@@ -180,11 +184,16 @@ func commitFault(op string, err error) error {
 	return e
 }
 
-// Rollback implements [store.Transactor].
+// Rollback implements [store.Transactor]. It is nil also when an executor had ended the transaction: that has undone it.
 func (s *Store) Rollback(_ context.Context, tx *sql.Tx) error {
 	const op = "sqlitestore: rollback"
+	undone := s.loan.back(tx)
 	err := tx.Rollback()
-	if isPlainError(err) {
+	ended := isPlainError(err) || errors.Is(err, sql.ErrTxDone)
+	switch {
+	case ended && undone:
+		return nil
+	case ended:
 		return &store.Error{Op: op, Kind: store.ErrTxEnded, Code: code(err), Cause: err}
 	}
 	return fault(op, err)

@@ -30,20 +30,24 @@ func completing(f store.Fenced) store.Closing {
 	return store.Closing{Complete: &store.CompleteParams{Fenced: f, Outcomes: []byte("done")}}
 }
 
-// S28a: Commit records nothing in a transaction that an executor ended, and does not say that nothing was committed.
+// endings are the ways in which an executor can end the transaction that it was lent.
+var endings = []string{
+	"COMMIT", "ROLLBACK", "ROLLBACK; BEGIN IMMEDIATE", "COMMIT; BEGIN IMMEDIATE", "COMMIT; INSERT INTO effect VALUES ('effect')",
+	"ROLLBACK; INSERT INTO effect VALUES ('effect')", "INSERT OR ROLLBACK INTO effect VALUES (NULL)", "RELEASE confirmexec_begun",
+}
+
+// S28a: Commit records nothing in a transaction that an executor ended, and nothing of it is committed.
 func TestCommitNoticesATransactionThatWasEnded(t *testing.T) {
-	for end, effects := range map[string]int{
-		"COMMIT": 1, "ROLLBACK": 0, "ROLLBACK; BEGIN IMMEDIATE": 0, "COMMIT; BEGIN IMMEDIATE": 1,
-		"INSERT OR ROLLBACK INTO effect VALUES (NULL)": 0, "RELEASE confirmexec_begun": 0,
-	} {
+	for _, end := range endings {
 		t.Run(end, func(t *testing.T) {
 			s := withTable(t, time.Second)
 			tx, f := opened(t, s)
 			_, _ = tx.ExecContext(t.Context(), end)
+			_, _ = tx.ExecContext(t.Context(), `INSERT INTO effect VALUES ('effect')`)
 			err := s.Commit(t.Context(), tx, completing(f))
 			require.ErrorIs(t, err, store.ErrTxEnded)
 			require.NotErrorIs(t, err, store.ErrNotCommitted)
-			require.Equal(t, effects, count(t, s, "effect"))
+			require.Equal(t, 0, count(t, s, "effect"))
 			require.ErrorIs(t, s.Commit(t.Context(), tx, store.Closing{}), store.ErrTxEnded)
 			require.ErrorIs(t, s.Rollback(t.Context(), tx), store.ErrTxEnded)
 			standing, err := s.Own().Lookup(t.Context(), store.LookupParams{ID: f.ID, Barrier: true})
@@ -53,14 +57,34 @@ func TestCommitNoticesATransactionThatWasEnded(t *testing.T) {
 	}
 }
 
-func TestRollbackNoticesATransactionThatWasEnded(t *testing.T) {
+// S28a: whatever an executor has ended is undone when Rollback says so.
+func TestRollbackOfATransactionThatWasEnded(t *testing.T) {
+	for _, end := range append(endings, "SELECT 1") {
+		t.Run(end, func(t *testing.T) {
+			s := withTable(t, time.Second)
+			tx, _ := opened(t, s)
+			_, _ = tx.ExecContext(t.Context(), end)
+			_, _ = tx.ExecContext(t.Context(), `INSERT INTO effect VALUES ('effect')`)
+			require.NoError(t, s.Rollback(t.Context(), tx))
+			require.Equal(t, 0, count(t, s, "effect"))
+			require.ErrorIs(t, s.Rollback(t.Context(), tx), store.ErrTxEnded)
+			_, err := s.Own().Claim(t.Context(), unminted())
+			require.NoError(t, err, "the connection is still usable")
+		})
+	}
+}
+
+// A loan ends with its transaction: what others write on the connection after a handle's own commit was refused is committed.
+func TestALoanEndsWithItsTransaction(t *testing.T) {
 	s := withTable(t, time.Second)
 	tx, _ := opened(t, s)
-	_, err := tx.ExecContext(t.Context(), "COMMIT")
+	require.Error(t, tx.Commit())
+	_, err := s.Own().Claim(t.Context(), unminted())
 	require.NoError(t, err)
+	next, _ := opened(t, s)
 	require.ErrorIs(t, s.Rollback(t.Context(), tx), store.ErrTxEnded)
-	tx, _ = opened(t, s)
-	require.NoError(t, s.Rollback(t.Context(), tx))
+	require.Error(t, next.Commit(), "the next loan stands")
+	require.Equal(t, 0, count(t, s, "effect"))
 }
 
 // S28a: SQLite keeps a transaction open whose COMMIT it refuses; then it is known that nothing was committed.

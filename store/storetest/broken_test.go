@@ -22,6 +22,8 @@ type fault struct {
 	isolate   func(ctx context.Context, s *memstore.Store, tx *memstore.Tx, n int, fn func(int, *memstore.Tx) error) ([]error, error)
 	forgetsTx bool // In writes on a connection of the store's own
 	values    *valueFault
+
+	handleEnds bool // Begin lends a handle that ends, and Rollback does not notice it
 }
 
 // patch changes what claims do. A call without a patch is passed on; with one it gets the unbroken claims to go on with.
@@ -270,6 +272,7 @@ var faults = map[string]struct {
 	"Isolate swallows ErrRetryTx":                {swallowsRetry, "Isolate stops at ErrRetryTx"},
 	"Isolate swallows a panic":                   {swallowsPanic, "Isolate lets a panic pass"},
 	"Isolate lends a handle that ends":           {lendsOwners, "Isolate notices or refuses an executor's commit"},
+	"Rollback notices no commit":                 {func() fault { return fault{handleEnds: true} }, "Begin's transaction is not ended by its handle"},
 
 	"Hold takes no lock, or one that changes pass by": {
 		valuing(valueFault{holdsNothing: true}), "R118 Hold waits for a change under way",

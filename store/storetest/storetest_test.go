@@ -100,6 +100,15 @@ type faulty struct {
 	loose *memstore.Store // where an In that forgets its transaction writes
 }
 
+// Rollback says nothing of a transaction that had ended.
+func (s faulty) Rollback(ctx context.Context, tx *memstore.Tx) error {
+	err := s.Store.Rollback(ctx, tx)
+	if s.handleEnds && errors.Is(err, store.ErrTxEnded) {
+		return nil
+	}
+	return err
+}
+
 func (s faulty) Own() store.Claims {
 	if s.forgetsTx {
 		return s.loose.Own()
@@ -165,8 +174,11 @@ func newHarness(f fault) storetest.Harness[*memstore.Tx] {
 	return storetest.Harness[*memstore.Tx]{
 		Store: s,
 		Begin: m.BeginTx,
-		Commit: func(_ context.Context, tx *memstore.Tx) error {
+		Commit: func(ctx context.Context, tx *memstore.Tx) error {
 			err := tx.Commit()
+			if err != nil && f.handleEnds {
+				err = m.Commit(ctx, tx, store.Closing{})
+			}
 			if err == nil {
 				ended(tx, true)
 			}

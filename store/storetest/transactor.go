@@ -260,20 +260,29 @@ func beginIsolates[TTx any](k *kit[TTx]) {
 	k.count("item 1", 1, "an item that succeeds leaves its effect")
 }
 
-// beginEnded has an executor commit the transaction that Begin made. A store refuses that, or notices it.
+// beginEnded has an executor commit the transaction that Begin made. A store refuses that, and may undo the transaction with it; or
+// it notices it, whether the transaction is then to be committed or rolled back.
 func beginEnded[TTx any](k *kit[TTx]) {
 	f := k.started()
 	x := k.item(f, "effect")
 	if k.Commit(k.ctx, x.tx) == nil {
 		k.refused(x.end(done(f, "i1")), store.ErrTxEnded, "Commit notices that an executor ended the transaction")
 		k.rule(items(k.lookup()) == "i1 started", "nothing is recorded in a transaction that has ended", k.lookup())
+		y := k.item(f, "another")
+		k.ok(k.Commit(k.ctx, y.tx), "another commit by the handle")
+		y.ended = true
+		k.refused(k.Store.Rollback(k.ctx, y.tx), store.ErrTxEnded, "Rollback notices that an executor ended the transaction")
 		return
 	}
 	k.rule(items(k.lookup()) == "i1 started", "a commit that was refused committed nothing", k.lookup())
 	if k.Rollback(k.ctx, x.tx) == nil {
 		k.rule(false, "what refuses a commit by the handle refuses a rollback too")
 	}
-	x.commit(done(f, "i1"))
+	if err := x.end(done(f, "i1")); err != nil {
+		k.refused(err, store.ErrTxEnded, "Commit says of a transaction that was undone with the refusal that it has ended")
+		k.count("effect", 0, "a transaction that was undone with the refusal leaves no effect")
+		return
+	}
 	k.count("effect", 1, "a transaction is usable after its handle refused a commit")
 }
 

@@ -1,0 +1,95 @@
+package brokertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/confirmexec/confirmexec/broker"
+	"github.com/confirmexec/confirmexec/contract"
+)
+
+// endings are what an executor may say after it has ended the transaction that it was lent.
+var endings = map[string]func() (broker.Outcome, error){
+	"applied":          func() (broker.Outcome, error) { return broker.Applied(""), nil },
+	"skipped":          func() (broker.Outcome, error) { return broker.Skipped("no"), nil },
+	"an error":         func() (broker.Outcome, error) { return broker.Outcome{}, errors.New("late") },
+	"a definite error": func() (broker.Outcome, error) { return broker.Outcome{}, broker.NotApplied(errors.New("late")) },
+	"a panic":          func() (broker.Outcome, error) { panic("late") },
+}
+
+// S8, S15: an item whose executor committed by itself is not called undone, whatever the executor says of it.
+func TestAnItemThatCommittedByItself(t *testing.T) {
+	b := onPostgres(t)
+	for name, say := range endings {
+		for _, end := range []string{"COMMIT", "COMMIT; BEGIN"} {
+			before := b.effects("a")
+			res, err := b.ExecutePerItem(b.ctx, request(b.propose("a", "b")),
+				func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
+					if it.ID == "b" {
+						return broker.Applied(""), nil
+					}
+					require.NoError(t, b.Effect(ctx, tx, it.ID))
+					_, err := tx.Exec(ctx, end)
+					require.NoError(t, err)
+					return say()
+				})
+			require.NoError(t, err, name)
+			assert.Equal(t, []contract.OutcomeState{contract.Ambiguous, contract.Applied}, states(res), name)
+			assert.Equal(t, contract.ReasonTxEnded, res.Outcomes[0].Reason, name)
+			assert.Equal(t, before+1, b.effects("a"), name)
+		}
+	}
+}
+
+// S28a: on SQLite nothing of a transaction that the broker began is committed but by the broker: not by an executor, and not
+// statement by statement after SQLite has rolled it back, as it does with a write that a context interrupts.
+func TestAnExecutorCannotCommitOnSQLite(t *testing.T) {
+	t.Parallel()
+	interrupted := func(ctx context.Context, tx *sql.Tx) {
+		brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		_, err := tx.ExecContext(brief, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) INSERT INTO effect SELECT 'many' FROM n`)
+		assert.Error(t, err)
+	}
+	text := func(query string) func(context.Context, *sql.Tx) {
+		return func(ctx context.Context, tx *sql.Tx) { _, _ = tx.ExecContext(ctx, query) }
+	}
+	for name, ends := range map[string]func(context.Context, *sql.Tx){
+		"interrupted": interrupted, "commit": text("COMMIT"), "rollback": text("ROLLBACK"),
+		"commit and begin": text("COMMIT; BEGIN"), "rollback and begin": text("ROLLBACK; BEGIN"),
+		"by the handle":      func(_ context.Context, tx *sql.Tx) { _ = tx.Commit() },
+		"back by the handle": func(_ context.Context, tx *sql.Tx) { _ = tx.Rollback() },
+	} {
+		for said, say := range endings {
+			t.Run(name+" and "+said, func(t *testing.T) {
+				b := newBench(t, sqlite(t), perItem, nil)
+				exec := func(ctx context.Context, tx *sql.Tx, it broker.Item) (broker.Outcome, error) {
+					require.NoError(t, b.Effect(ctx, tx, it.ID))
+					ends(ctx, tx)
+					_ = b.Effect(ctx, tx, it.ID)
+					return say()
+				}
+				res, err := b.ExecutePerItem(b.ctx, request(b.propose("a")), exec)
+				require.NoError(t, err)
+				assert.NotEqual(t, contract.Applied, res.Outcomes[0].State)
+				assert.Equal(t, 0, b.effects("a"))
+				res, err = b.ExecuteAtomic(b.ctx, broker.TxRequest[*sql.Tx]{Request: request(b.propose("a"))}, exec)
+				if err == nil {
+					assert.NotEqual(t, contract.Applied, res.Outcomes[0].State)
+				}
+				assert.Equal(t, 0, b.effects("a"))
+				own := b.propose("b")
+				res, err = b.confirm(request(own), apply)
+				require.NoError(t, err, "the store goes on")
+				assert.Equal(t, contract.Tally{Applied: 1}, res.Tally())
+			})
+		}
+	}
+}

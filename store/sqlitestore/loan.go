@@ -1,0 +1,55 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+)
+
+// loan is the transaction that Begin made and that the broker has lent to an executor: while it stands, nothing commits on the
+// writer's connection. So an executor cannot commit it, and what one writes after it has ended it - or after SQLite has, as it does
+// when a context interrupts a write - does not commit statement by statement.
+//
+// There is one connection, so whoever gets it next ends the loan.
+type loan struct{ tx atomic.Pointer[sql.Tx] }
+
+// give lends tx.
+func (l *loan) give(tx *sql.Tx) { l.tx.Store(tx) }
+
+// over says that the connection is its taker's.
+func (l *loan) over() { l.tx.Store(nil) }
+
+// back ends the loan of tx. It says whether it stood until now, so that nothing of tx is committed.
+func (l *loan) back(tx *sql.Tx) bool { return l.tx.CompareAndSwap(tx, nil) }
+
+// refuses is SQLite's commit hook: not 0 makes a ROLLBACK of a commit.
+func (l *loan) refuses() int32 {
+	if l.tx.Load() != nil {
+		return 1
+	}
+	return 0
+}
+
+// lending opens connections that ask the loan before they commit.
+type lending struct {
+	driver.Connector
+	loan *loan
+}
+
+// Connect implements [driver.Connector].
+func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hooks, ok := conn.(sqlite.HookRegisterer)
+	if !ok {
+		return nil, errors.Join(errors.New("sqlitestore: the driver has no commit hook"), conn.Close())
+	}
+	hooks.RegisterCommitHook(c.loan.refuses)
+	return conn, nil
+}
