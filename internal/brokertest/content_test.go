@@ -128,7 +128,7 @@ func TestItemKey(t *testing.T) {
 		b := newBench(t, h, execute, nil)
 		c := b.propose("a", "b")
 		_, err := b.confirm(request(c), func(_ context.Context, it broker.Item, _ func(string) error) (broker.Outcome, error) {
-			assert.Equal(t, it.IdempotencyKey, broker.ItemKey(firmA, c.IdempotencyKey, it.ID))
+			assert.Equal(t, it.IdempotencyKey, broker.ItemKey(firmA, c.IdempotencyKey, marked(it.ID)))
 			return broker.Applied(""), nil
 		})
 		require.NoError(t, err)

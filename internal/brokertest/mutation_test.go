@@ -17,13 +17,13 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-const agent = "agent-1"
+const agent = "agent-1-" + marker
 
 // mutation is a mutation without an effect.
 func mutation[TTx any](operation string) broker.Mutation[TTx] {
 	return broker.Mutation[TTx]{
 		Tenant: firmA, AgentID: agent, Method: contract.Method{Name: "/agent.v1.AgentService/ExecuteAuthorized"},
-		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: "key of " + operation},
+		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: marked("key of " + operation)},
 		Digest: contract.NewContent("ExecuteAuthorized").Text("number", "1").Digest(),
 	}
 }
@@ -512,8 +512,12 @@ func keysAreApart[TTx any](b *bench[TTx]) {
 	require.ErrorIs(b, err, contract.ErrNotMinted)
 	c := b.propose("a")
 	c.IdempotencyKey = key
-	_, err = b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1}).Execute(b.ctx, request(c), nil)
-	require.Error(b, err)
+	for _, mode := range everyMode {
+		open := b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1})
+		open.mode = mode
+		_, err = open.confirm(request(c), b.never)
+		require.ErrorIs(b, err, contract.ErrKeyReused, mode)
+	}
 }
 
 // mutationCases are run on every store.
