@@ -47,7 +47,7 @@ func TestServerCrashesAtEveryBoundary(t *testing.T) {
 	}
 	var chains []chain
 	for _, s := range scenarios() {
-		if s.taps || s.warm {
+		if s.taps || s.warm || s.read && s.refused != "" { // which does no more at any boundary than one that is not stale
 			continue
 		}
 		w := newWorld(t)
