@@ -18,7 +18,7 @@ import (
 // The least number of cases that make a whole enumeration. A change of the library that takes round trips away makes fewer, and is
 // the reason to lower them.
 const (
-	minimumCases      = 5500
+	minimumCases      = 6700
 	minimumCasesShort = 650
 )
 
