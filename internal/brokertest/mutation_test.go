@@ -416,8 +416,8 @@ func concurrentMutations[TTx any](b *bench[TTx]) {
 		for range 25 {
 			wg.Go(func() {
 				r, err := b.Mutate(b.ctx, m)
-				if err != nil {
-					assert.ErrorIs(b, err, contract.ErrInProgress)
+				if err != nil { // on a loaded machine a store with one writer may be busy with the others for longer than the lock timeout
+					assert.True(b, errors.Is(err, contract.ErrInProgress) || errors.Is(err, store.ErrBusy), "%v", err)
 					return
 				}
 				if !r.Replayed {
