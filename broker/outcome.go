@@ -44,6 +44,8 @@ func knownNoEffect(err error) bool {
 		return true
 	case *contract.Failure:
 		return e.KnownNoEffect()
+	case *contract.InvalidError:
+		return false // it may be the target's answer that could not be read
 	case interface{ Unwrap() []error }:
 		errs := e.Unwrap()
 		for _, err := range errs {

@@ -65,7 +65,8 @@ var (
 		Message: "the store could not be used; look the key up before anything else"}
 	ErrNotConfirmed = &Failure{Code: FailedPrecondition, Reason: ReasonNotConfirmed,
 		Message: "nothing was confirmed under the key, so there is nothing to resolve; Cancel makes sure that it never runs"}
-	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled.
+	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled, or was never started, and
+	// when there is no outcome.
 	ErrUnsettled = &Failure{Code: Aborted, Reason: ReasonUnsettled, Effect: EffectUnknown,
 		Message: "not every item was applied; see the result's outcomes"}
 )

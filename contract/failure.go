@@ -75,7 +75,7 @@ type Rule struct {
 	Effect Effect // what the code alone says about the effect: EffectNone or EffectUnknown
 }
 
-// rules holds the retry table of the W02 contract in its order (R1, R16).
+// rules holds the retry table of the Agent contract in its order (R1, R16).
 var rules = [...]Rule{
 	{InvalidArgument, 3, FixRequest, EffectNone},
 	{Unauthenticated, 16, Reauthenticate, EffectNone},

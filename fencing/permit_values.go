@@ -66,7 +66,7 @@ func (s Space) Permit(ctx context.Context, values store.Values, executionID stri
 		return p, false, err
 	}
 	r, err := s.Reservation(ctx, values, p.Resource)
-	return p, err == nil && r.State == ReservationActive && r.ReservationID == p.ReservationID, err
+	return p, err == nil && r.State == ReservationActive && r.ReservationID == p.ReservationID && r.Token == p.Token, err
 }
 
 func permitName(executionID string) string { return "permit/" + executionID }

@@ -213,13 +213,13 @@ func oneLease[TTx any](b *bench[TTx]) {
 // known to have started.
 func progressSurvives[TTx any](b *bench[TTx]) {
 	c := b.propose("a", "b", "c")
-	b.crashed(c, long, "a")
+	b.crashed(c, long, "a") // until its progress, which a lease that is over would not let pass
 	s, err := b.Store.Own().Lookup(b.ctx, lookupOf(c))
 	require.NoError(b, err)
 	held := store.Fenced{ID: lookupOf(c).ID, Attempt: s.Claim.Attempt, Fence: s.Claim.Fence}
-	done := contract.OperationItemOutcome{ItemID: "a", State: contract.Applied, Ref: "ref/a"}
-	require.NoError(b, b.Store.Own().Progress(b.ctx, store.ProgressParams{Fenced: held, Done: "a",
-		Outcome: contract.EncodeOutcomes([]contract.OperationItemOutcome{done}), Next: "b", Lease: short}))
+	done := contract.OperationItemOutcome{ItemID: marked("a"), State: contract.Applied, Ref: "ref/a"}
+	require.NoError(b, b.Store.Own().Progress(b.ctx, store.ProgressParams{Fenced: held, Done: marked("a"),
+		Outcome: contract.EncodeOutcomes([]contract.OperationItemOutcome{done}), Next: marked("b"), Lease: short}))
 	b.Advance(2 * short)
 	res, err := b.confirm(request(c), b.never)
 	require.NoError(b, err)
