@@ -58,6 +58,11 @@
 // bare code that only a server makes, such as ABORTED, the action is believed and the effect is not ([BareFailure]). What a
 // library or a proxy wrote is in the error's GRPCStatus, for people.
 //
+// Interceptors of the caller's own that stand before the options of this package run once for each call, and may refuse it. What
+// those behind them do is within the call. Of a mutation, only an error that is handed on as it came proves that nothing was done:
+// one that an interceptor makes or wraps, or brings from another connection, may be about anything. An interceptor that sends on
+// other connections has to have a [Guard] on each of them: it is seen there whether a call was executed.
+//
 // # What is not sent again
 //
 // A [Guard], which [DialOptions] makes, remembers the operations whose decision forbids another send, or asks for an action
