@@ -137,7 +137,14 @@ func stubborn(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 	return err
 }
 
-// A layer of the client's own that retries does not get a mutation out twice, wherever it stands, and the caller still gets to
+// careful is stubborn and puts options of its own in the place of the call's.
+func careful(own ...grpc.CallOption) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		return stubborn(ctx, method, req, reply, cc, invoke, own...)
+	}
+}
+
+// R12: a layer of the client's own that retries does not get a mutation out twice, wherever it stands, and the caller still gets to
 // know what the receiver said.
 func TestStubbornLayers(t *testing.T) {
 	stubbornly := []grpc.DialOption{grpc.WithChainUnaryInterceptor(stubborn)}
@@ -148,6 +155,10 @@ func TestStubbornLayers(t *testing.T) {
 	}{
 		"outside": {setup{before: stubbornly}, true},
 		"inside":  {setup{dialOpts: stubbornly}, false},
+		"inside, without the call's options": {setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careful())}}, false},
+		"inside, with credentials of its own": {setup{dialOpts: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(careful(grpc.PerRPCCredentials(token("own")))),
+		}}, false},
 		"a policy, with options that a team has put together by itself": {setup{plain: true, dialOpts: append(withRetries(),
 			grpc.WithUnaryInterceptor(guard.UnaryClientInterceptor()), grpc.WithStatsHandler(guard.StatsHandler()))}, false},
 	} {
@@ -166,6 +177,16 @@ func TestStubbornLayers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// R12: where a second attempt would succeed, it does not go out either, and its reply does not become the operation's.
+func TestRetryWithoutOptions(t *testing.T) {
+	l := newLink(t, setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careful())}})
+	l.answers(errMoved)
+	err := l.mutate(l.ctx())
+	assert.ErrorIs(t, err, errMoved)
+	assert.EqualValues(t, 1, l.runs.Load())
+	l.refused(failed(t, err))
 }
 
 // A read may be repeated by other layers as well. What its last attempt was told is what it was told.
