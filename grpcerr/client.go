@@ -151,7 +151,7 @@ func (c *flight) fail(end ending, why *contract.Failure, counted bool) *CallErro
 		told, _ = BareFailure(end.err)
 	}
 	d := contract.Decide(c.method, told, e.Delivery)
-	if end.foreign {
+	if end.foreign || c.evidence.outs.Load() > 1 { // what the receiver says is of one attempt
 		d = held(c.method, d)
 	}
 	c.decide(d, e)

@@ -21,6 +21,8 @@ type evidence struct {
 
 	begun, transparent, headers, payloads atomic.Int32
 
+	outs atomic.Int32 // attempts of which something went out
+
 	seen      atomic.Bool // the receiver's marker came: it has begun with the call
 	unwatched atomic.Bool // an attempt was stopped that the stats handler did not count
 	kept      atomic.Bool // the call was not even handed on
@@ -110,10 +112,12 @@ func (a *attempt) handle(s stats.RPCStats) {
 		a.begin(s)
 	case *stats.OutHeader:
 		a.headers.Add(1)
-		a.out.Store(a.stream || a.out.Load())
+		if a.stream {
+			a.went()
+		}
 	case *stats.OutPayload:
 		a.payloads.Add(1)
-		a.out.Store(true)
+		a.went()
 	case *stats.InHeader:
 		if len(s.Header.Get(HeaderSeen)) > 0 {
 			a.seen.Store(true)
@@ -136,6 +140,12 @@ func (a *attempt) begin(s *stats.Begin) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.trailer = nil
+}
+
+func (a *attempt) went() {
+	if a.out.CompareAndSwap(false, true) {
+		a.outs.Add(1)
+	}
 }
 
 func (a *attempt) end(s *stats.End) {

@@ -69,7 +69,8 @@
 // before it. It refuses such a send with [ErrNotResent], before anything goes out and whichever layer sends: a retrying
 // interceptor, a loop of the caller's. [WithActionDone] lets the same operation out once more, if the decision is about that action
 // and allows the same operation. What was never sent goes out with the same content at any time. An outcome that is unknown stays
-// unknown: the answer to a later send does not tell what an earlier one did.
+// unknown: the answer to a later send does not tell what an earlier one did, nor, where gRPC repeated a send by itself, the answer
+// to the repetition what the first delivery did.
 //
 // That is memory: it is bounded, and gone with the process. Durable is only the receiver's claim, which gives a second delivery
 // the receipt of the first. It is needed even with one client that never restarts, since gRPC itself repeats a request when the

@@ -105,5 +105,6 @@ func (g *Guard) DialOptions() []grpc.DialOption {
 }
 
 // StatsHandler returns the stats handler that both interceptors need on the same connection. With these parts instead of
-// [Guard.DialOptions], an interceptor that retries is stopped only if it hands on the call's options too.
+// [Guard.DialOptions], an interceptor that retries is stopped only if it hands on the call's options too; where it was not, nothing
+// that one attempt is told proves that the others did nothing.
 func (g *Guard) StatsHandler() stats.Handler { return watcher{g} }

@@ -189,6 +189,22 @@ func TestRetryWithoutOptions(t *testing.T) {
 	l.refused(failed(t, err))
 }
 
+// R12: with parts that a team has put together by itself, a layer that forgets the options is not stopped. Then nothing that its last
+// attempt was told proves that the others did nothing.
+func TestRetryThatIsNotStopped(t *testing.T) {
+	guard := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
+	l := newLink(t, setup{plain: true, dialOpts: []grpc.DialOption{
+		grpc.WithStatsHandler(guard.StatsHandler()), grpc.WithChainUnaryInterceptor(guard.UnaryClientInterceptor(), careful()),
+	}})
+	l.handle = moved
+	e := failed(t, l.mutate(l.ctx()))
+	assert.EqualValues(t, 4, l.runs.Load())
+	assert.Equal(t, contract.Answered, e.Delivery)
+	assert.ErrorIs(t, e, errMoved)
+	assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, e.Decision)
+	l.refused(e)
+}
+
 // A read may be repeated by other layers as well. What its last attempt was told is what it was told.
 func TestStubbornReads(t *testing.T) {
 	l := newLink(t, setup{
