@@ -109,7 +109,7 @@ func (g *Guard) refusal(op operation, why *contract.Failure) *CallError {
 func (c *flight) end(err error, reply any) *CallError {
 	counted := c.guard.counted()
 	end := c.evidence.ending(err)
-	if below, ok := errors.AsType[*CallError](end.err); ok && c.believes(below, end.err) {
+	if below, ok := errors.AsType[*CallError](end.err); ok && c.believes(below, end) {
 		e := *below
 		c.decide(e.Decision, &e)
 		return &e
@@ -127,12 +127,12 @@ func (c *flight) end(err error, reply any) *CallError {
 
 // believes says whether another Guard, nearer to the connection or at another one, knows more of the call. That nothing was done it
 // knows of what it has sent itself, and so not where something has gone out here, nor together with another error.
-func (c *flight) believes(below *CallError, err error) bool {
+func (c *flight) believes(below *CallError, end ending) bool {
 	if below.Method != c.method.Name {
 		return false
 	}
-	_, alone := err.(*CallError) //nolint:errorlint // what is wrapped may hide another error
-	return c.method.ReadOnly || below.Decision.Effect != contract.EffectNone || alone && !c.evidence.sent()
+	_, alone := end.err.(*CallError) //nolint:errorlint // what is wrapped may hide another error
+	return c.method.ReadOnly || below.Decision.Effect != contract.EffectNone || alone && !end.sent
 }
 
 // fail is the error of a call; why is nil for the receiver's, if it sent one.

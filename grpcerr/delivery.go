@@ -31,13 +31,16 @@ type evidence struct {
 	trailer metadata.MD // of the latest attempt
 	last    *ending     // of the latest attempt that has ended
 	told    *ending     // of the latest one that has put anything on a connection
+	going   *attempt    // it may go out, and has not ended
+	over    bool        // the call has ended
 }
 
 // ending is how a call ended, or one attempt at it.
 type ending struct {
 	err     error
 	trailer metadata.MD
-	foreign bool // the call's error is not that of an attempt that was counted: nobody knows what it is about
+	foreign bool // the call's error is not that of an attempt that was counted, or not the last word: nobody knows what it is about
+	sent    bool // something went out, or may still
 }
 
 // is says whether a call's error is that with which the attempt ended. The same text is not enough, since another connection's may
@@ -79,11 +82,13 @@ func (e *evidence) delivery(answered, known bool) contract.Delivery {
 func (e *evidence) ending(err error) ending {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.over = true
 	end := ending{err: err, trailer: e.trailer}
 	if err == nil {
 		return end
 	}
-	end.foreign = !e.kept.Load() && !e.last.is(err) && !e.told.is(err)
+	end.sent = e.sent() || e.going != nil
+	end.foreign = e.going != nil || !e.kept.Load() && !e.last.is(err) && !e.told.is(err)
 	if e.mutation && e.told != nil {
 		end.trailer = e.told.trailer
 		if e.told.err != nil && !e.told.is(err) {
@@ -94,15 +99,23 @@ func (e *evidence) ending(err error) ending {
 }
 
 // mayGo decides about an attempt before its headers are written. One that is not counted never goes: without its evidence nobody
-// could say afterwards whether it was sent. A mutation that went out goes again only where gRPC repeats it by itself.
+// could say afterwards whether it was sent. Of a mutation one attempt goes at a time, which from here on has it until it has ended:
+// what goes out is only counted later. One that went out goes again only where gRPC repeats it by itself, and after the call has
+// ended nothing does.
 func (e *evidence) mayGo(a *attempt) error {
 	if a == nil {
 		e.unwatched.Store(true)
 		return ErrSetup
 	}
-	if e.mutation && e.sent() && !a.transparent.Load() {
+	if !e.mutation {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over || e.going != nil && e.going != a || e.sent() && !a.transparent.Load() {
 		return ErrNotResent
 	}
+	e.going = a
 	return nil
 }
 
@@ -151,6 +164,9 @@ func (a *attempt) went() {
 func (a *attempt) end(s *stats.End) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.going == a {
+		a.going = nil
+	}
 	a.last = &ending{err: s.Error, trailer: a.trailer}
 	if a.out.Load() {
 		a.told = a.last

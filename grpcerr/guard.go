@@ -88,8 +88,8 @@ func DialOptions(cfg *ClientConfig) []grpc.DialOption { return NewGuard(cfg).Dia
 // DialOptions returns everything that a client connection needs: the two interceptors, the stats handler without which they refuse
 // to call, credentials that add nothing and are asked before every attempt, and no retries by gRPC, neither of a service config that
 // the caller gives nor of one that the name resolution brings. Interceptors of the caller's that stand behind them run inside each
-// call; one among them that retries a mutation by itself is stopped before its second attempt goes out, if it hands on the context,
-// and even without the call's options.
+// call; one among them that sends a mutation again by itself, later or at once, is stopped before its second attempt goes out, if it
+// hands on the context, and even without the call's options.
 //
 // What cannot be switched off is that gRPC repeats a request by itself when the peer says that it has not begun with it.
 func (g *Guard) DialOptions() []grpc.DialOption {

@@ -153,8 +153,8 @@ func TestStubbornLayers(t *testing.T) {
 		setup   setup
 		refused bool
 	}{
-		"outside": {setup{before: stubbornly}, true},
-		"inside":  {setup{dialOpts: stubbornly}, false},
+		"outside":                            {setup{before: stubbornly}, true},
+		"inside":                             {setup{dialOpts: stubbornly}, false},
 		"inside, without the call's options": {setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careful())}}, false},
 		"inside, with credentials of its own": {setup{dialOpts: []grpc.DialOption{
 			grpc.WithChainUnaryInterceptor(careful(grpc.PerRPCCredentials(token("own")))),
@@ -189,13 +189,18 @@ func TestRetryWithoutOptions(t *testing.T) {
 	l.refused(failed(t, err))
 }
 
+// setupOfOwnParts is a Guard without its options, with an interceptor below it.
+func setupOfOwnParts(below grpc.UnaryClientInterceptor) setup {
+	guard := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
+	return setup{plain: true, dialOpts: []grpc.DialOption{
+		grpc.WithStatsHandler(guard.StatsHandler()), grpc.WithChainUnaryInterceptor(guard.UnaryClientInterceptor(), below),
+	}}
+}
+
 // R12: with parts that a team has put together by itself, a layer that forgets the options is not stopped. Then nothing that its last
 // attempt was told proves that the others did nothing.
 func TestRetryThatIsNotStopped(t *testing.T) {
-	guard := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
-	l := newLink(t, setup{plain: true, dialOpts: []grpc.DialOption{
-		grpc.WithStatsHandler(guard.StatsHandler()), grpc.WithChainUnaryInterceptor(guard.UnaryClientInterceptor(), careful()),
-	}})
+	l := newLink(t, setupOfOwnParts(careful()))
 	l.handle = moved
 	e := failed(t, l.mutate(l.ctx()))
 	assert.EqualValues(t, 4, l.runs.Load())
