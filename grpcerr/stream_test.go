@@ -134,7 +134,7 @@ func TestStreamDelivery(t *testing.T) {
 
 // A client stream that cannot send is over, with the same error from then on.
 func TestStreamSendFails(t *testing.T) {
-	l := newLink(t, setup{})
+	l := newLink(t, setup{plainServer: true})
 	l.stream = receiveOne
 	s, err := l.conn.NewStream(l.ctx(), feeding, feed, grpc.MaxCallSendMsgSize(8))
 	require.NoError(t, err)
