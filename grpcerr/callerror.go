@@ -62,14 +62,27 @@ var (
 
 // Error tells the method, the status code, the failure or why there is none, and the decision.
 func (e *CallError) Error() string {
+	if e == nil {
+		return "call error without content"
+	}
 	return fmt.Sprintf("%s: %s: %s; delivery %s; next %s", e.Method, e.status.Code(), e.failure().Error(), e.Delivery, e.Decision.Action)
 }
 
-// GRPCStatus returns the status that the call ended with, never an OK one.
-func (e *CallError) GRPCStatus() *status.Status { return e.status }
+// GRPCStatus returns the status that the call ended with, never an OK one; nil for a nil pointer.
+func (e *CallError) GRPCStatus() *status.Status {
+	if e == nil {
+		return nil
+	}
+	return e.status
+}
 
-// Unwrap returns the failure with the decision's effect.
-func (e *CallError) Unwrap() error { return e.failure() }
+// Unwrap returns the failure with the decision's effect; a nil pointer has none.
+func (e *CallError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.failure()
+}
 
 // failure is the receiver's failure or this library's own, with the effect that is known of the whole operation.
 func (e *CallError) failure() *contract.Failure {

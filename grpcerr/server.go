@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/confirmexec/confirmexec/contract"
 )
@@ -43,7 +45,8 @@ type ServerConfig struct {
 	// one. Default: what GetReceipt() *confirmexecv1.Receipt returns, for replies that have that method.
 	Receipt func(reply any) (contract.Receipt, bool)
 
-	// Recovered is told what a handler panicked with, which no caller is told. Default: nobody is told.
+	// Recovered is told what a handler panicked with, or an error of its when it was looked at, which no caller is told. Default:
+	// nobody is told.
 	Recovered func(ctx context.Context, method string, value any)
 }
 
@@ -79,7 +82,7 @@ func UnaryServerInterceptor(cfg *ServerConfig) grpc.UnaryServerInterceptor {
 			return s.checkReply(m, reply)
 		})
 		if err != nil {
-			return nil, s.tell(m, err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+			return nil, s.tell(ctx, m, err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 		}
 		return reply, nil
 	}
@@ -99,7 +102,7 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 			}
 			return err
 		})
-		return s.tell(m, err, ss.SetTrailer)
+		return s.tell(ss.Context(), m, err, ss.SetTrailer)
 	}
 }
 
@@ -143,12 +146,16 @@ func (s server) run(ctx context.Context, m contract.Method, announce func(metada
 	defer func() {
 		if p := recover(); p != nil {
 			err = errPanicked
-			if s.Recovered != nil {
-				s.Recovered(ctx, m.Name, p)
-			}
+			s.recovered(ctx, m, p)
 		}
 	}()
 	return handle()
+}
+
+func (s server) recovered(ctx context.Context, m contract.Method, value any) {
+	if s.Recovered != nil {
+		s.Recovered(ctx, m.Name, value)
+	}
 }
 
 // errPanicked and errReceipt become a bare INTERNAL: there is no failure code for them, and the effect is not known (R18).
@@ -188,15 +195,11 @@ func (s server) checkReply(m contract.Method, reply any) error {
 }
 
 // tell turns an error into the reply's status and trailers; nil stays nil.
-func (s server) tell(m contract.Method, err error, setTrailer func(metadata.MD)) error {
+func (s server) tell(ctx context.Context, m contract.Method, err error, setTrailer func(metadata.MD)) error {
 	if err == nil {
 		return nil
 	}
-	st := s.Codec.ToStatus(err)
-	md := metadata.MD{}
-	if f, ok := s.Codec.FromError(st.Err()); ok {
-		md = trailerOf(f)
-	}
+	st, md := s.told(ctx, m, err)
 	if !m.ReadOnly {
 		md.Set(pushback, "-1")
 	}
@@ -204,4 +207,20 @@ func (s server) tell(m contract.Method, err error, setTrailer func(metadata.MD))
 		setTrailer(md)
 	}
 	return st.Err()
+}
+
+// told is how an error is told. One that panics when somebody looks into it, as a nil pointer in an error may, or an adapter that
+// does, is contained like a panic of the handler: gRPC would let it end the process.
+func (s server) told(ctx context.Context, m contract.Method, err error) (st *status.Status, md metadata.MD) {
+	defer func() {
+		if p := recover(); p != nil {
+			st, md = status.New(codes.Internal, messageInternal), metadata.MD{}
+			s.recovered(ctx, m, p)
+		}
+	}()
+	st, md = s.Codec.ToStatus(err), metadata.MD{}
+	if f, ok := s.Codec.FromError(st.Err()); ok {
+		md = trailerOf(f)
+	}
+	return st, md
 }

@@ -110,6 +110,46 @@ func TestPanics(t *testing.T) {
 	assert.Equal(t, codes.Internal, status.Code(quiet.mutate(quiet.ctx())))
 }
 
+// broken is an error that panics when somebody looks into it.
+type broken struct{ err *error }
+
+func (*broken) Error() string   { return "canary" }
+func (b *broken) Unwrap() error { return *b.err }
+
+// R18: an error that panics when it is looked at ends neither the server nor the claim that the outcome is unknown; nor does a nil
+// pointer in an error, beside a receipt that the handler has made.
+func TestErrorsThatPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		told int
+	}{
+		"panics":         {&broken{}, 1},
+		"nil":            {(*broken)(nil), 1},
+		"nil conflict":   {(*contract.ConflictError)(nil), 0},
+		"nil invalid":    {(*contract.InvalidError)(nil), 0},
+		"nil call error": {(*grpcerr.CallError)(nil), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			l := newLink(t, setup{server: &grpcerr.ServerConfig{Methods: methods(), Recovered: func(_ context.Context, method string, _ any) {
+				assert.Contains(t, []string{change, follow}, method)
+				told++
+			}}})
+			l.handle = func(context.Context, *request) (*answer, error) { return receipt(contract.ResultApplied), c.err }
+			l.stream = func(grpc.ServerStream) error { return c.err }
+			_, streamed := l.follow(l.ctx())
+			for _, err := range []error{l.mutate(l.ctx()), streamed} {
+				assert.Equal(t, codes.Internal, status.Code(err))
+				assert.NotContains(t, fmt.Sprint(err, status.Convert(err).Proto()), "canary")
+				assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, failed(t, err).Decision)
+			}
+			assert.Equal(t, 2*c.told, told)
+			l.warm()
+		})
+	}
+	assert.NotEmpty(t, (*grpcerr.CallError)(nil).Error())
+}
+
 // R2: a reply never says APPLIED and why not, and a receipt that cannot stand does not leave.
 func TestReceiptsThatCannotStand(t *testing.T) {
 	for name, r := range map[string]*pb.Receipt{

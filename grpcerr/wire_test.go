@@ -71,6 +71,9 @@ func TestOtherErrorsOverTLS(t *testing.T) {
 		"no code":             {&contract.Failure{Message: "canary"}, codes.Internal},
 		"no code of ours":     {&contract.Failure{Code: "OUT_OF_RANGE", Message: "canary"}, codes.Internal},
 		"nil failure":         {(*contract.Failure)(nil), codes.Internal},
+		"nil conflict":        {(*contract.ConflictError)(nil), codes.Internal},
+		"nil invalid":         {(*contract.InvalidError)(nil), codes.Internal},
+		"nil call error":      {(*CallError)(nil), codes.Internal},
 		"status of a success": {okStatus{}, codes.Internal},
 		"no status":           {nilStatus{}, codes.Internal},
 	} {

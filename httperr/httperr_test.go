@@ -115,6 +115,8 @@ func TestErrorsWithoutFailure(t *testing.T) {
 		{errors.New("canary"), 500, ""},
 		{none, 500, ""},
 		{fmt.Errorf("canary: %w", none), 500, ""},
+		{(*contract.InvalidError)(nil), 500, ""},
+		{(*contract.ConflictError)(nil), 500, ""},
 		{&contract.Failure{}, 500, ""},
 		{&contract.Failure{Code: "INTERNAL", Message: "canary", Effect: contract.EffectNone}, 500, ""},
 		{io.ErrUnexpectedEOF, 500, ""},

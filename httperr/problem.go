@@ -107,7 +107,7 @@ func notInURN(r rune) bool {
 
 // detailOf is the failure's message, or what is wrong with the request: that text holds nothing that the request chose.
 func detailOf(err error, f *contract.Failure) string {
-	if invalid, ok := errors.AsType[*contract.InvalidError](err); ok && f == contract.ErrInvalid {
+	if invalid, ok := errors.AsType[*contract.InvalidError](err); ok && invalid != nil && f == contract.ErrInvalid {
 		f = f.With(nil)
 		f.Message = strings.TrimPrefix(invalid.Error(), string(contract.InvalidArgument)+": ")
 	}
