@@ -44,7 +44,7 @@ func TestHandlersFailures(t *testing.T) {
 			l := foreign(t, &grpcerr.ServerConfig{Methods: methods()})
 			failure := &contract.Failure{Code: rule.Code, Reason: "desk.reason", Message: "no", Current: 7}
 			l.answers(fmt.Errorf("wrapped: %w", failure))
-			l.read = failing(1, errors.Join(errors.New("joined"), failure))
+			l.read = failing(1, errors.Join(failure))
 			w, err := l.raw(method, operation("op"))
 			assert.EqualValues(t, rule.GRPC, status.Code(err))
 			f, ok := grpcerr.FromError(err)

@@ -146,6 +146,25 @@ func TestErrorsWithoutFailure(t *testing.T) {
 	}
 }
 
+// R4, R18: of errors that are joined all must prove that nothing happened, or the problem does not say it.
+func TestJoinedErrors(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		effect string
+		action contract.Action
+	}{
+		{errors.Join(contract.ErrDenied, contract.ErrStale), "none", contract.StopAndAuthorize},
+		{errors.Join(contract.ErrDenied, io.ErrUnexpectedEOF), "unknown", contract.Reconcile},
+		{errors.Join(contract.ErrDenied, contract.ErrOutcomeUnknown), "unknown", contract.Reconcile},
+		{errors.Join(&contract.InvalidError{Path: "/items", Problem: "p"}, context.Canceled), "unknown", contract.Reconcile},
+	} {
+		p := ProblemOf(tc.err)
+		assert.Equal(t, tc.effect, p.Effect, tc.err)
+		assert.Equal(t, tc.action, p.Action, tc.err)
+		assert.Equal(t, tc.effect == "none", strings.Contains(p.Detail, "nothing was done"), tc.err)
+	}
+}
+
 // S22: no cause, no text around a failure, no key, no drifted value and no name that the request chose is told.
 func TestNothingIsGivenAway(t *testing.T) {
 	invalid := func() error {
