@@ -10,27 +10,42 @@ import (
 // nothing, which the first failure alone, [FailureOf], does not show. It is total: nil proves nothing.
 //
 // Another error says it by a method KnownNoEffect() bool of its own; then what it wraps is not asked.
-func KnownNoEffect(err error) bool {
+func KnownNoEffect(err error) bool { return proves(err, false) }
+
+// proves is [KnownNoEffect]; where own is set, of what err's holder has done itself.
+func proves(err error, own bool) bool {
+	if own && relayed(err) {
+		return false
+	}
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case interface{ KnownNoEffect() bool }:
 		return e.KnownNoEffect()
 	case interface{ Unwrap() []error }:
 		errs := e.Unwrap()
 		for _, err := range errs {
-			if !KnownNoEffect(err) {
+			if !proves(err, own) {
 				return false
 			}
 		}
 		return len(errs) > 0
 	case interface{ Unwrap() error }:
-		return KnownNoEffect(e.Unwrap())
+		return proves(e.Unwrap(), own)
 	}
 	return false
+}
+
+func relayed(err error) bool {
+	r, ok := err.(interface{ Relayed() bool })
+	return ok && r.Relayed()
 }
 
 // FailureToTell returns the failure that a server tells its caller of an error: the first one, as [FailureOf]; false when
 // there is none. Its effect is unknown unless err as a whole is proof that nothing happened ([KnownNoEffect]). Of an
 // [InvalidError] its message is where and what.
+//
+// An error of a call that the server itself made to another one, which says so by a method Relayed() bool as those of package
+// grpcerr do, proves nothing about what the server did before that call. A server that knows that it did nothing either returns a
+// failure of its own, with that error as its cause.
 func FailureToTell(err error) (*Failure, bool) {
 	f, ok := FailureOf(err)
 	if !ok {
@@ -40,7 +55,7 @@ func FailureToTell(err error) (*Failure, bool) {
 		f = f.With(nil)
 		f.Message = strings.TrimPrefix(invalid.Error(), string(f.Code)+": ")
 	}
-	if f.KnownNoEffect() && !KnownNoEffect(err) {
+	if f.KnownNoEffect() && !proves(err, true) {
 		f = f.WithUnknownEffect()
 	}
 	return f, true

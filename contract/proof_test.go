@@ -58,6 +58,29 @@ func TestErrorsThatProveNoEffect(t *testing.T) {
 	}
 }
 
+// called is the error of a call to another server.
+type called struct{ *ConflictError }
+
+func (called) Relayed() bool { return true }
+
+// R18: what another server says of its effect is not told as this server's, but where this one has a failure of its own around it.
+func TestRelayedErrors(t *testing.T) {
+	other := called{&ConflictError{Failure: *ErrStale}}
+	for _, c := range []struct {
+		err  error
+		none bool
+	}{
+		{other, false}, {fmt.Errorf("a: %w", other), false}, {errors.Join(ErrDenied, other), false}, {ErrDenied.With(other), true},
+	} {
+		assert.True(t, KnownNoEffect(c.err), "it is the caller's own call")
+		f, ok := FailureToTell(c.err)
+		require.True(t, ok)
+		assert.Equal(t, c.none, f.KnownNoEffect(), c.err)
+	}
+	_, ok := FailureToTell(called{})
+	assert.False(t, ok)
+}
+
 // R1, S22: what is told of an invalid document is where and what; a failure around it or before it speaks for itself.
 func TestInvalidErrorsAreTold(t *testing.T) {
 	problem := invalid("/items", "must be there")

@@ -14,7 +14,8 @@ import (
 //
 // errors.As finds it, status.FromError finds the status that the call ended with, and [contract.FailureOf] finds a failure whose
 // effect is the decision's, so that an executor of the broker can return the error as it is. A read has no effect of its own, and
-// proves nothing about what its caller did before it: the failure found there has an unknown effect.
+// proves nothing about what its caller did before it: the failure found there has an unknown effect. A handler that returns the
+// error tells its own caller of an unknown effect, whatever this call's was ([Codec.ToStatus]).
 type CallError struct {
 	// Method is the full name.
 	Method string
@@ -49,7 +50,7 @@ var (
 		Message: "the interceptor's stats handler does not see its calls, so nothing can be said of them; use grpcerr.DialOptions"}
 	// ErrNotAnswered is a call that has certainly had no effect, and no answer of the receiver's.
 	ErrNotAnswered = &contract.Failure{Code: contract.Unavailable, Reason: ReasonNotAnswered, Effect: contract.EffectNone,
-		Message: "there was no answer, and nothing was done"}
+		Message: "there was no answer; nothing was done"}
 	// ErrNotResent is the refusal to send an operation a second time: the decision about the call before it does not allow that, or
 	// asks for an action first; see [WithActionDone]. Nothing was sent.
 	ErrNotResent = &contract.Failure{Code: contract.FailedPrecondition, Reason: ReasonNotResent, Effect: contract.EffectUnknown,
@@ -75,6 +76,9 @@ func (e *CallError) GRPCStatus() *status.Status {
 	}
 	return e.status
 }
+
+// Relayed is true: who returns this error tells of another call than the one that he was asked for. See [contract.FailureToTell].
+func (*CallError) Relayed() bool { return true }
 
 // Unwrap returns the failure with the decision's effect; a nil pointer has none.
 func (e *CallError) Unwrap() error {

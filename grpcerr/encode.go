@@ -30,8 +30,8 @@ var errDeadline = &contract.Failure{Code: contract.DeadlineExceeded, Effect: con
 //   - A [contract.Failure], wherever in the error's tree, gives its code's status (R1), with its Message as the text and two
 //     details: one Failure and one ErrorInfo (R3). A cause and the texts of errors around it are not told. The message of a
 //     [contract.InvalidError] is where and what. Its effect is unknown where it is joined with an error that does not prove that
-//     nothing happened, such as one of the commit: see [contract.FailureToTell].
-//   - An error that has a gRPC status keeps that status and its details as they are, without the texts around it. If it holds a
+//     nothing happened, such as one of the commit: see [contract.FailureToTell]. So it is of a [CallError].
+//   - Another error that has a gRPC status keeps that status and its details as they are, without the texts around it. If it holds a
 //     failure, that is another server's about another call: it is told with an unknown effect, and without other details. A
 //     handler that knows that its own call had no effect either returns the failure itself; see [Codec.FromError].
 //   - [context.DeadlineExceeded] is a failure of that code whose effect is unknown; [context.Canceled] is a bare CANCELLED.

@@ -251,20 +251,46 @@ func TestLargeErrors(t *testing.T) {
 	assert.Equal(t, contract.Answered, failed(t, err).Delivery)
 }
 
-// A server that calls another one tells its own caller what it knows: what became of its call is not known to have had no effect.
+// R18: a server that has written something and calls another one does not tell its own caller that nothing was done because of what
+// became of that call, but where it says so itself.
 func TestErrorsOfCallsBecomeAnswers(t *testing.T) {
-	inner := newLink(t, setup{})
-	inner.cutter.listener.Close()
-	l := newLink(t, setup{})
-	l.handle = func(ctx context.Context, req *request) (*answer, error) {
-		return inner.call(ctx, change, req)
-	}
-	err := l.mutate(l.ctx())
-	e := failed(t, err)
-	assert.Equal(t, contract.Answered, e.Delivery)
-	assert.ErrorIs(t, err, grpcerr.ErrNotAnswered)
-	assert.Equal(t, contract.EffectNone, e.Decision.Effect)
+	for name, c := range map[string]struct {
+		answer error
+		down   bool
+		want   *contract.Failure
+		code   codes.Code
+	}{
+		"refused":    {answer: contract.ErrDenied, want: contract.ErrDenied, code: codes.PermissionDenied},
+		"never sent": {down: true, want: grpcerr.ErrNotAnswered, code: codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner, l := newLink(t, setup{}), newLink(t, setup{})
+			inner.answers(c.answer)
+			if c.down {
+				inner.cutter.listener.Close()
+			}
+			l.handle = func(ctx context.Context, _ *request) (*answer, error) { return nil, inner.mutate(ctx) }
+			err := l.mutate(l.ctx())
+			e := failed(t, err)
+			assert.Equal(t, contract.Answered, e.Delivery)
+			assert.ErrorIs(t, err, c.want)
+			assert.Equal(t, c.code, status.Code(err))
+			assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, e.Decision)
+			assert.NotContains(t, err.Error(), "nothing was done")
 
+			l.handle = func(ctx context.Context, req *request) (*answer, error) {
+				_, err := inner.call(ctx, apply, req)
+				return nil, contract.ErrGuardNotMet.With(err)
+			}
+			_, err = l.call(l.ctx(), change, operation("op 2"))
+			assert.ErrorIs(t, err, contract.ErrGuardNotMet)
+			assert.Equal(t, contract.EffectNone, failed(t, err).Decision.Effect)
+		})
+	}
+}
+
+// R18: what became of a call that is not known to have had no effect is not known to the server's caller either.
+func TestUnknownCallsBecomeAnswers(t *testing.T) {
 	lost := newLink(t, setup{})
 	lost.warm()
 	lost.handle = func(context.Context, *request) (*answer, error) {
@@ -272,8 +298,9 @@ func TestErrorsOfCallsBecomeAnswers(t *testing.T) {
 		lost.cutter.cut()
 		return receipt(contract.ResultApplied), nil
 	}
+	l := newLink(t, setup{})
 	l.handle = func(ctx context.Context, req *request) (*answer, error) { return lost.call(ctx, change, req) }
-	_, err = l.call(l.ctx(), change, operation("op 2"))
+	err := l.mutate(l.ctx())
 	assert.ErrorIs(t, err, contract.ErrOutcomeUnknown)
 	assert.Equal(t, contract.EffectUnknown, failed(t, err).Decision.Effect)
 }

@@ -165,6 +165,21 @@ func TestJoinedErrors(t *testing.T) {
 	}
 }
 
+// called is the error of a call that the handler made to another server.
+type called struct{ *contract.ConflictError }
+
+func (called) Relayed() bool { return true }
+
+// R18: that another server did nothing is not told as the handler's own, but where its own failure is around it.
+func TestRelayedErrors(t *testing.T) {
+	other := called{&contract.ConflictError{Failure: *contract.ErrStale}}
+	p := ProblemOf(fmt.Errorf("asking: %w", other))
+	assert.Equal(t, contract.ReasonStale, p.Reason)
+	assert.Equal(t, "unknown", p.Effect)
+	assert.NotContains(t, p.Detail, "nothing was done")
+	assert.Equal(t, "none", ProblemOf(contract.ErrStale.With(other)).Effect)
+}
+
 // S22: no cause, no text around a failure, no key, no drifted value and no name that the request chose is told.
 func TestNothingIsGivenAway(t *testing.T) {
 	invalid := func() error {

@@ -38,8 +38,8 @@ const (
 
 // ProblemOf returns the problem that tells an error to the caller. It is total and reads the first failure in err's chain, its
 // message included; of a [contract.InvalidError] it tells where and what. Its effect is unknown where it is joined with an error
-// that does not prove that nothing happened: see [contract.FailureToTell]. Texts around a failure and its cause are not told. Nil
-// is an error of the handler, and no success: it is the problem of an error without a failure.
+// that does not prove that nothing happened, or is of a call to another server: see [contract.FailureToTell]. Texts around a failure
+// and its cause are not told. Nil is an error of the handler, and no success: it is the problem of an error without a failure.
 func ProblemOf(err error) Problem {
 	f, ok := contract.FailureToTell(err)
 	if !ok && errors.Is(err, context.DeadlineExceeded) {
