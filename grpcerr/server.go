@@ -89,12 +89,13 @@ func UnaryServerInterceptor(cfg *ServerConfig) grpc.UnaryServerInterceptor {
 }
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Each message that is received is checked as a request; replies
-// are not looked at.
+// are not looked at. A message that is refused ends a stream; nothing was done only if the handler has got none before it, or only
+// reads.
 func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 	s := newServer(cfg)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		m := s.Methods.Of(info.FullMethod)
-		checked := &serverStream{ServerStream: ss, check: func(req any) error { return s.check(m, req) }}
+		checked := &serverStream{ServerStream: ss, readOnly: m.ReadOnly, check: func(req any) error { return s.check(m, req) }}
 		err := s.run(ss.Context(), m, ss.SendHeader, func() error {
 			err := handle(srv, checked)
 			if checked.refused != nil {
@@ -110,7 +111,10 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 type serverStream struct {
 	grpc.ServerStream
 
-	check   func(req any) error
+	check    func(req any) error
+	readOnly bool
+
+	begun   bool // the handler has got a message
 	refused error
 }
 
@@ -122,7 +126,19 @@ func (s *serverStream) RecvMsg(m any) error {
 		return err
 	}
 	s.refused = s.check(m)
+	if s.begun && !s.readOnly {
+		s.refused = unproven(s.refused)
+	}
+	s.begun = true
 	return s.refused
+}
+
+// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
+func unproven(err error) error {
+	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
+		return f.WithUnknownEffect().With(err)
+	}
+	return err
 }
 
 type server struct{ ServerConfig }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 
+	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/fencing/peer"
 )
 
@@ -66,7 +67,8 @@ func UnaryServerInterceptor(cfg *Config) grpc.UnaryServerInterceptor {
 }
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: it asks when the stream begins and for every message that is
-// received or sent.
+// received or sent. A refusal that comes when the handler has got a message, or sends one, does not say that nothing was done: its
+// effect is unknown. What the caller of a read does next does not depend on that.
 func StreamServerInterceptor(cfg *Config) grpc.StreamServerInterceptor {
 	c := newConfig(cfg)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
@@ -91,6 +93,7 @@ type stream struct {
 
 	ctx     context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
 	check   func() error
+	begun   bool // the handler has got a message, or has sent one
 	refused error
 }
 
@@ -100,21 +103,33 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.ask()
+	return s.ask(false)
 }
 
 func (s *stream) SendMsg(m any) error {
-	if err := s.ask(); err != nil {
+	if err := s.ask(true); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-func (s *stream) ask() error {
+func (s *stream) ask(sending bool) error {
 	if s.refused == nil {
 		s.refused = s.check()
 	}
+	if s.begun || sending {
+		s.refused = unproven(s.refused)
+	}
+	s.begun = s.begun || s.refused == nil
 	return s.refused
+}
+
+// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
+func unproven(err error) error {
+	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
+		return f.WithUnknownEffect().With(err)
+	}
+	return err
 }
 
 type config struct{ Config }
