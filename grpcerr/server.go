@@ -3,6 +3,7 @@ package grpcerr
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -98,8 +99,8 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 		checked := &serverStream{ServerStream: ss, readOnly: m.ReadOnly, check: func(req any) error { return s.check(m, req) }}
 		err := s.run(ss.Context(), m, ss.SendHeader, func() error {
 			err := handle(srv, checked)
-			if checked.refused != nil {
-				return checked.refused
+			if refused := checked.refusal(); refused != nil {
+				return refused
 			}
 			return err
 		})
@@ -107,29 +108,39 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 	}
 }
 
-// serverStream checks what it receives. A refusal ends the stream, whatever the handler makes of it.
+// serverStream checks what it receives. A refusal ends the stream, whatever the handler makes of it. The goroutine of the handler
+// that receives need not have ended with it.
 type serverStream struct {
 	grpc.ServerStream
 
 	check    func(req any) error
 	readOnly bool
 
+	mu      sync.Mutex
 	begun   bool // the handler has got a message
 	refused error
 }
 
 func (s *serverStream) RecvMsg(m any) error {
-	if s.refused != nil {
-		return s.refused
+	if refused := s.refusal(); refused != nil {
+		return refused
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	s.refused = s.check(m)
+	refused := s.check(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.begun && !s.readOnly {
-		s.refused = unproven(s.refused)
+		refused = unproven(refused)
 	}
-	s.begun = true
+	s.begun, s.refused = true, refused
+	return refused
+}
+
+func (s *serverStream) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.refused
 }
 

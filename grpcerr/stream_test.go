@@ -215,6 +215,30 @@ func TestStreamRefusedOnItsWay(t *testing.T) {
 	}
 }
 
+// A handler may end while its goroutine that receives has not: the race detector finds what they share.
+func TestStreamOutlivesItsHandler(t *testing.T) {
+	l := newLink(t, setup{server: &grpcerr.ServerConfig{Methods: methods(), ProtocolVersions: []string{"1"}}})
+	l.stream = func(ss grpc.ServerStream) error {
+		got := make(chan struct{}, 5)
+		go func() {
+			for receiveOne(ss) == nil {
+				got <- struct{}{}
+			}
+		}()
+		<-got
+		return nil
+	}
+	for range 50 {
+		l.events.drain()
+		s, err := l.conn.NewStream(l.ctx(), feeding, feed)
+		require.NoError(t, err)
+		for range 5 {
+			_ = s.SendMsg(operation("op")) // io.EOF when the handler has ended
+		}
+		assert.Equal(t, io.EOF, s.RecvMsg(newAnswer()))
+	}
+}
+
 // A stream of one message is opened by that message, and what is asked of it before does not open it.
 func TestStreamOfOneMessage(t *testing.T) {
 	l := newLink(t, setup{})
