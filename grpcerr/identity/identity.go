@@ -15,6 +15,7 @@ package identity
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -80,19 +81,22 @@ func StreamServerInterceptor(cfg *Config) grpc.StreamServerInterceptor {
 			_, err := c.identify(ctx, info.FullMethod)
 			return err
 		}}
-		if err := handle(srv, s); s.refused == nil {
+		if err := handle(srv, s); s.refusal() == nil {
 			return err
 		}
-		return s.refused
+		return s.refusal()
 	}
 }
 
-// stream asks who calls for each of its messages. A refusal ends it, whatever the handler makes of that.
+// stream asks who calls for each of its messages. A refusal ends it, whatever the handler makes of that. One goroutine of the handler
+// may receive while another one sends, and neither needs to have ended with the handler.
 type stream struct {
 	grpc.ServerStream
 
-	ctx     context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
-	check   func() error
+	ctx   context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
+	check func() error
+
+	mu      sync.Mutex
 	begun   bool // the handler has got a message, or has sent one
 	refused error
 }
@@ -113,14 +117,27 @@ func (s *stream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
+// ask asks without the lock: what Config.Admit does may take its time.
 func (s *stream) ask(sending bool) error {
+	refused := s.refusal()
+	if refused == nil {
+		refused = s.check()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.refused == nil {
-		s.refused = s.check()
+		s.refused = refused
 	}
 	if s.begun || sending {
 		s.refused = unproven(s.refused)
 	}
 	s.begun = s.begun || s.refused == nil
+	return s.refused
+}
+
+func (s *stream) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.refused
 }
 

@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,8 +40,9 @@ const (
 // who is a service that tells who called.
 type who struct {
 	calls atomic.Int32
-	began func() // before its handler receives; nil: nothing
-	wrote func() // before its handler answers; nil: nothing
+	began func()                        // before its handler receives; nil: nothing
+	wrote func()                        // before its handler answers; nil: nothing
+	talk  func(grpc.ServerStream) error // instead of its handler
 }
 
 func (w *who) desc() *grpc.ServiceDesc {
@@ -62,6 +65,9 @@ func (w *who) desc() *grpc.ServiceDesc {
 			})
 		}}},
 		Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			if w.talk != nil {
+				return w.talk(s)
+			}
 			for {
 				if w.began != nil {
 					w.began()
@@ -294,5 +300,41 @@ func second(do func()) func() {
 		if n++; n == 2 {
 			do()
 		}
+	}
+}
+
+// A handler may receive in one goroutine and send in another, and end before they do: the race detector finds what they share.
+func TestStreamIsUsedByTwo(t *testing.T) {
+	p, w := newPKI(t), new(who)
+	w.talk = func(s grpc.ServerStream) error {
+		got := make(chan struct{}, 100)
+		var sender sync.WaitGroup
+		go func() {
+			for s.RecvMsg(new(wrapperspb.StringValue)) == nil {
+				got <- struct{}{}
+			}
+		}()
+		sender.Go(func() {
+			for range 20 {
+				if s.SendMsg(wrapperspb.String("")) != nil {
+					return
+				}
+			}
+		})
+		<-got
+		sender.Wait()
+		return nil
+	}
+	conn := serve(t, w, p.server(tls.RequireAndVerifyClientCert), nil)(p.client(p.leaf(uri)))
+	for range 20 {
+		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streaming)
+		require.NoError(t, err)
+		for range 20 {
+			_ = stream.SendMsg(wrapperspb.String("")) // io.EOF when the handler has ended
+		}
+		for err == nil {
+			err = stream.RecvMsg(new(wrapperspb.StringValue))
+		}
+		assert.Equal(t, io.EOF, err)
 	}
 }
