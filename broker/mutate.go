@@ -110,7 +110,7 @@ func (m *mutation[TTx]) told(s store.Standing) (*contract.Receipt, error) {
 	case s.Claim.Mode == store.ModeSeal:
 		return nil, contract.ErrSealed
 	case s.Claim.Digest != m.digest || s.Claim.Mode != store.ModeMutation:
-		return nil, &contract.ConflictError{Failure: *contract.ErrKeyReused}
+		return nil, &contract.ConflictError{Failure: *contract.ErrOperationReused}
 	}
 	return m.doc.standing(s.Claim)
 }

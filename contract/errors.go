@@ -88,14 +88,22 @@ type ConflictError struct {
 
 // Error tells the code, the reason, what drifted and what to do.
 func (e *ConflictError) Error() string {
+	if e == nil {
+		return "conflict without content"
+	}
 	if len(e.Drift) == 0 {
 		return e.Failure.Error()
 	}
 	return e.Failure.Error() + " (" + e.Drift.String() + ")"
 }
 
-// Unwrap returns the failure.
-func (e *ConflictError) Unwrap() error { return &e.Failure }
+// Unwrap returns the failure; a nil pointer has none.
+func (e *ConflictError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return &e.Failure
+}
 
 // InvalidError is the refusal of a document or a request that breaks the contract's shape or limits. Nothing was
 // written. Its text holds nothing that the document chose: no value, and of Path only the names that this package
@@ -108,11 +116,19 @@ type InvalidError struct {
 
 // Error tells where and what.
 func (e *InvalidError) Error() string {
+	if e == nil {
+		return "refusal without content"
+	}
 	return string(InvalidArgument) + ": " + cmp.Or(e.shown, e.Path, "document") + ": " + e.Problem
 }
 
-// Unwrap returns [ErrInvalid].
-func (e *InvalidError) Unwrap() error { return ErrInvalid }
+// Unwrap returns [ErrInvalid]; a nil pointer, which nobody made by looking at a request, refuses nothing.
+func (e *InvalidError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return ErrInvalid
+}
 
 // invalid is an InvalidError at a path of this package's own words.
 func invalid(path, problem string) error { return &InvalidError{Path: path, Problem: problem} }

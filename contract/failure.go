@@ -175,7 +175,8 @@ func (f *Failure) KnownNoEffect() bool {
 	return ok && r.Effect == EffectNone
 }
 
-// FailureOf returns the first failure in err's chain; false when there is none. It is total: nil has none.
+// FailureOf returns the first failure in err's chain; false when there is none. It is total: nil has none. Whether all of err
+// is proof that nothing happened, [KnownNoEffect] says: the failure may be joined with errors that prove nothing.
 func FailureOf(err error) (*Failure, bool) {
 	f, ok := errors.AsType[*Failure](err)
 	return f, ok && f != nil

@@ -47,6 +47,30 @@ func ExampleFailureOf() {
 	// false
 }
 
+// A refusal proves that nothing happened, unless something else went wrong as well.
+func ExampleKnownNoEffect() {
+	fmt.Println(contract.KnownNoEffect(fmt.Errorf("adding the forum: %w", contract.ErrStale)))
+	fmt.Println(contract.KnownNoEffect(errors.Join(contract.ErrStale, errors.New("commit: connection reset"))))
+	// Output:
+	// true
+	// false
+}
+
+// What a server of another protocol than those of this module tells its caller.
+func ExampleFailureToTell() {
+	_, invalid := contract.DecodeConfirmation([]byte(`{}`), contract.Limits{})
+	for _, err := range []error{invalid, errors.Join(contract.ErrDenied, errors.New("commit: connection reset"))} {
+		f, ok := contract.FailureToTell(err)
+		fmt.Println(ok, f.Code, "- no effect:", f.KnownNoEffect())
+		fmt.Println(f.Message)
+	}
+	// Output:
+	// true INVALID_ARGUMENT - no effect: true
+	// /schema_version: is required
+	// true PERMISSION_DENIED - no effect: false
+	// not authorized; whether anything was done is not known; query the original operation
+}
+
 // One timeout, and what follows from it: a read is read again, a change is not sent a second time but asked about.
 func ExampleDecide() {
 	read := contract.Method{Name: "/desk.v1.Desk/Look", ReadOnly: true}

@@ -150,6 +150,19 @@ func TestCodeOf(t *testing.T) {
 	assert.Equal(t, InvalidArgument, code)
 }
 
+// R1, R18: a nil pointer in an error, as a careless return makes it, has a text and holds no failure.
+func TestNilPointersInErrors(t *testing.T) {
+	for _, err := range []error{(*Failure)(nil), (*ConflictError)(nil), (*InvalidError)(nil)} {
+		for _, form := range []error{err, fmt.Errorf("wrapped: %w", err), errors.Join(err)} {
+			assert.NotEmpty(t, form.Error())
+			f, ok := FailureOf(form)
+			assert.False(t, ok, "%T %v", err, f)
+			assert.NotErrorIs(t, form, ErrInvalid)
+		}
+	}
+	assert.Equal(t, ErrUnsettled.Error(), (*UnsettledError)(nil).Error())
+}
+
 // S15, R9: a failure proves that nothing happened when its code or its maker says so, and never otherwise.
 func TestKnownNoEffect(t *testing.T) {
 	for _, rule := range RetryTable() {

@@ -117,6 +117,8 @@ func TestErrorsWithoutFailure(t *testing.T) {
 		{errors.New("canary"), 500, ""},
 		{none, 500, ""},
 		{fmt.Errorf("canary: %w", none), 500, ""},
+		{(*contract.InvalidError)(nil), 500, ""},
+		{(*contract.ConflictError)(nil), 500, ""},
 		{&contract.Failure{}, 500, ""},
 		{&contract.Failure{Code: "INTERNAL", Message: "canary", Effect: contract.EffectNone}, 500, ""},
 		{io.ErrUnexpectedEOF, 500, ""},
@@ -144,6 +146,40 @@ func TestErrorsWithoutFailure(t *testing.T) {
 			assert.Equal(t, want, contract.Decide(contract.Method{}, got.f, contract.Answered), tc.err)
 		}
 	}
+}
+
+// R4, R18: of errors that are joined all must prove that nothing happened, or the problem does not say it.
+func TestJoinedErrors(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		effect string
+		action contract.Action
+	}{
+		{errors.Join(contract.ErrDenied, contract.ErrStale), "none", contract.StopAndAuthorize},
+		{errors.Join(contract.ErrDenied, io.ErrUnexpectedEOF), "unknown", contract.Reconcile},
+		{errors.Join(contract.ErrDenied, contract.ErrOutcomeUnknown), "unknown", contract.Reconcile},
+		{errors.Join(&contract.InvalidError{Path: "/items", Problem: "p"}, context.Canceled), "unknown", contract.Reconcile},
+	} {
+		p := ProblemOf(tc.err)
+		assert.Equal(t, tc.effect, p.Effect, tc.err)
+		assert.Equal(t, tc.action, p.Action, tc.err)
+		assert.Equal(t, tc.effect == "none", strings.Contains(p.Detail, "nothing was done"), tc.err)
+	}
+}
+
+// called is the error of a call that the handler made to another server.
+type called struct{ *contract.ConflictError }
+
+func (called) Relayed() bool { return true }
+
+// R18: that another server did nothing is not told as the handler's own, but where its own failure is around it.
+func TestRelayedErrors(t *testing.T) {
+	other := called{&contract.ConflictError{Failure: *contract.ErrStale}}
+	p := ProblemOf(fmt.Errorf("asking: %w", other))
+	assert.Equal(t, contract.ReasonStale, p.Reason)
+	assert.Equal(t, "unknown", p.Effect)
+	assert.NotContains(t, p.Detail, "nothing was done")
+	assert.Equal(t, "none", ProblemOf(contract.ErrStale.With(other)).Effect)
 }
 
 // S22: no cause, no text around a failure, no key, no drifted value and no name that the request chose is told.

@@ -112,6 +112,7 @@ func oddOutcomes[TTx any](b *bench[TTx]) {
 
 func externalErrors[TTx any](b *bench[TTx]) {
 	own := &contract.Failure{Code: contract.Aborted, Reason: "registry.closed", Effect: contract.EffectNone}
+	unread := &contract.InvalidError{Problem: "is not JSON"} // the target's answer
 	cases := []struct {
 		err    error
 		state  contract.OutcomeState
@@ -124,6 +125,11 @@ func externalErrors[TTx any](b *bench[TTx]) {
 		{fmt.Errorf("wrapped: %w", broker.NotApplied(errors.New("refused"))), contract.Failed, ""},
 		{errors.Join(broker.NotApplied(errors.New("refused")), errors.New("reset")), contract.Ambiguous, ""},
 		{errors.Join(broker.NotApplied(errors.New("refused")), broker.NotApplied(errors.New("too"))), contract.Failed, ""},
+		{errors.Join(broker.NotApplied(contract.ErrOutcomeUnknown), own), contract.Failed, contract.ErrOutcomeUnknown.Reason},
+		{fmt.Errorf("read: %w", unread), contract.Ambiguous, contract.ReasonInvalid},
+		{errors.Join(own, unread), contract.Ambiguous, "registry.closed"},
+		{errors.Join(own, broker.NotApplied(unread)), contract.Failed, "registry.closed"},
+		{own.With(unread), contract.Failed, "registry.closed"},
 		{own, contract.Failed, "registry.closed"},
 		{fmt.Errorf("call: %w", own), contract.Failed, "registry.closed"},
 	}

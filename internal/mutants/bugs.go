@@ -101,7 +101,7 @@ var bugs = []bug{
 		"contract.Decide(c.method, told, e.Delivery)", "contract.Decide(c.method, told, contract.NeverSent)"}},
 		"./grpcerr", "TestWays"},
 	{"another server's answer speaks for this call", []edit{{"grpcerr/encode.go",
-		"	told.Effect = contract.EffectUnknown\n	return c.failureStatus(&told)", "	return c.failureStatus(&told)"}},
+		"c.failureStatus(f.WithUnknownEffect())", "c.failureStatus(f)"}},
 		"./grpcerr", "TestForeignStatusStays"},
 	{"the cursor moves before the publisher has confirmed", []edit{{"broker/publish.go",
 		"		if err := guarded(func() error { return publish(ctx, q) }); err != nil {\n",
