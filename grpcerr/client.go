@@ -109,7 +109,7 @@ func (g *Guard) refusal(op operation, why *contract.Failure) *CallError {
 func (c *flight) end(err error, reply any) *CallError {
 	counted := c.guard.counted()
 	end := c.evidence.ending(err)
-	if below, ok := errors.AsType[*CallError](end.err); ok && c.believes(below, end) {
+	if below, ok := errors.AsType[*CallError](end.err); ok && below != nil && c.believes(below, end) {
 		e := *below
 		c.decide(e.Decision, &e)
 		return &e

@@ -204,6 +204,21 @@ func admissionStops[TTx any](k *kit[TTx]) {
 	k.stopped(c, generation, again.After)
 	k.restart()
 	k.stopped(c, generation, again.After)
+
+	// A close after the stop, refused or not, takes nothing back.
+	closed, err := k.set(c, k.request(c, "close-2", again.After, false), 0)
+	k.stopped(c, again.After, max(again.After, closed.After))
+	k.rule(err != nil || closed.After >= again.After, "a close after a stop tells no lower generation", closed)
+}
+
+// admissionStopsClosed stops what is closed, because it was only started or closed before: also for ever.
+func admissionStopsClosed[TTx any](k *kit[TTx]) {
+	c, generation := k.started()
+	r := k.stop(c, "stop-1", 0)
+	k.rule(r.Applied(), "a stop of a closed admission without active calls is APPLIED", r)
+	k.stopped(c, generation, r.After)
+	k.restart()
+	k.stopped(c, generation, r.After)
 }
 
 // stopped fails the test unless nothing opens the admission again.

@@ -1,6 +1,7 @@
 package fencetest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/fencing"
 	"github.com/confirmexec/confirmexec/fencing/fencetest"
+	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/memstore"
 )
 
@@ -45,6 +47,8 @@ var faults = map[string]struct {
 		appliedActive, "J11 R48 R119 a barrier is reached when nothing is active",
 	},
 	"a stop of admission can be taken back": {stopTakenBack, "J10 R92 a stop of admission is for ever"},
+	"a later close takes a stop back":       {closeTakesStopBack, "J10 R92 a stop of admission is for ever"},
+	"a stop of what is closed is a close":   {closesClosed, "J10 R92 a stop of a closed admission is for ever"},
 	"STOP is not absorbing":                 {resumesStopped, "J10 R79 STOP is for ever"},
 	"an old authorization resumes":          {oldAuthorization, "R81 R82 a resume needs a new authorization"},
 	"a permit is consumed twice":            {consumedTwice, "J13 R54 a permit is consumed once"},
@@ -322,6 +326,40 @@ func stopTakenBack(h *harness) {
 			return broken.Set(ctx, tx, c, r, active)
 		}
 		return contract.Receipt{}, err
+	}
+	h.Admissions = &broken
+}
+
+// closeTakesStopBack forgets a stop with the next close.
+func closeTakesStopBack(h *harness) {
+	broken, inner := *h.Admissions, *h
+	broken.Set = func(ctx context.Context, tx tx, c fencing.Caller, r fencing.AdmissionRequest, active int64) (contract.Receipt, error) {
+		receipt, err := inner.Admissions.Set(ctx, tx, c, r, active)
+		if err != nil || r.Open {
+			return receipt, err
+		}
+		values, id := inner.Store.Values(tx), store.ValueID{Tenant: inner.Tenant, Name: "admission/" + c.Says.AgentID}
+		v, err := values.Load(ctx, id)
+		if err != nil {
+			return receipt, err
+		}
+		content := bytes.Replace(v.Content, []byte(`"stopped":true`), []byte(`"stopped":false`), 1)
+		_, err = values.Swap(ctx, store.SwapParams{ValueID: id, Revision: v.Revision, Content: content})
+		return receipt, err
+	}
+	h.Admissions = &broken
+}
+
+// closesClosed makes no more than a close of the stop of what is closed.
+func closesClosed(h *harness) {
+	broken, inner := *h.Admissions, *h
+	broken.Stop = func(ctx context.Context, tx tx, c fencing.Caller, barrierID string, active int64) (contract.Receipt, error) {
+		a, err := fencing.Space{Tenant: inner.Tenant}.Admission(ctx, inner.Store.Values(tx), c.Says.AgentID)
+		if err == nil && a.Generation > 0 && !a.Open && !a.Stopped {
+			r := fencing.AdmissionRequest{BarrierID: barrierID, ExpectedGeneration: a.Generation, Epoch: c.Epoch}
+			return inner.Admissions.Set(ctx, tx, c, r, active)
+		}
+		return inner.Admissions.Stop(ctx, tx, c, barrierID, active)
 	}
 	h.Admissions = &broken
 }

@@ -106,6 +106,7 @@ func (s suite[TTx]) admissions() {
 	s.run("J9 R44 R46 a barrier moves the generation once", admissionOnce[TTx], hasAdmissions[TTx])
 	s.run("J11 R48 R119 a barrier is reached when nothing is active", admissionDrains[TTx], hasAdmissions[TTx])
 	s.run("J10 R92 a stop of admission is for ever", admissionStops[TTx], hasAdmissions[TTx])
+	s.run("J10 R92 a stop of a closed admission is for ever", admissionStopsClosed[TTx], hasAdmissions[TTx])
 	s.run("J12 R112 a fenced caller changes no admission", admissionFenced[TTx], hasAdmissions[TTx])
 	s.run("J9 R45 of many changes from one generation one is made", admissionRace[TTx], hasAdmissions[TTx])
 	s.run("J9 R45 a change waits for another from its generation", admissionOvertakes[TTx], hasAdmissions[TTx])
