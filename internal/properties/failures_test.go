@@ -37,8 +37,8 @@ func failure() *rapid.Generator[*contract.Failure] {
 	})
 }
 
-// R1, R3: a failure that was sent in a status is the failure as it is cleaned, whatever error it was in; it and its copies are
-// small, and nothing of the errors around it is sent.
+// R1, R3: a failure that was sent in a status is the failure as it is cleaned, whatever error it was in, but that beside another
+// error it proves nothing; it and its copies are small, and nothing of the errors around it is sent.
 func TestFailureInStatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := failure().Draw(t, "failure")
@@ -59,6 +59,9 @@ func TestFailureInStatus(t *testing.T) {
 		require.NotContains(t, string(data), "canary")
 		got, ok := grpcerr.FromError(status.ErrorProto(st.Proto()))
 		require.True(t, ok)
+		if !contract.KnownNoEffect(err) && f.KnownNoEffect() {
+			f = f.WithUnknownEffect()
+		}
 		require.Equal(t, contract.Receipt{Failure: f}.Clean().Failure, got)
 	})
 }
