@@ -186,6 +186,22 @@ func TestAgentsAreApart(t *testing.T) {
 	s.ask(other, order{Do: "connect", Address: d.Address})
 	s.applied("the same operation of another agent", s.ask(other, order{Do: "activate", Op: "activate-1"}))
 
+	s.ask(d, order{Do: "connect", Address: s.agent.Address})
+	s.applied("opening", s.ask(d, order{Do: "admission", Op: "op-open", Barrier: "b-open", Expected: 1, Open: true}))
+	s.applied("issued", s.issue("e-7", "+49301"))
+	granted := s.applied("a grant", s.ask(s.agent, order{
+		Do: "request_upload", Op: "u-1", Execution: "e-7", Content: "audio", Target: set.target.prefix,
+	}))
+	complete := order{Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio", Raw: true}
+	s.want("the other's upload", "no_upload", s.ask(other, complete))
+	put := order{Do: "put", Target: granted.Text, Content: "audio"}
+	s.expect(s.ask(other, put).Count == 403, "the other agent could put to the place")
+	s.expect(s.ask(s.agent, put).Count == 201, "the agent could not put to the place that it was granted")
+	s.applied("by its own agent", s.ask(s.agent, complete))
+	s.want("the other's, when it is completed", "no_upload", s.ask(other, complete))
+	complete.Op = "d-2"
+	s.want("under another operation", "no_upload", s.ask(other, complete))
+
 	s.want("reserve", "ok", s.ask(d, order{Do: "reserve", Reservation: "line-1/1"}))
 	permit := order{Do: "permit", Op: "p-1", Reservation: "line-1/1", Execution: "e-1", Expected: 1, Raw: true}
 	first := s.applied("a permit", s.ask(s.agent, permit))

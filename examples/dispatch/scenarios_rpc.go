@@ -304,8 +304,15 @@ func completeUpload(s *stage) {
 	}))
 	id := granted.receipt().Ref
 	s.expect(s.ask(s.agent, order{Do: "put", Target: granted.Text, Content: audio}).Count == 201, "the PUT was not stored")
-	elsewhere := strings.Replace(s.set.target.prefix, recordings, "/other/", 1) + id
-	s.expect(s.ask(s.agent, order{Do: "put", Target: elsewhere, Content: audio}).Count == 403, "a PUT beside the prefix was stored")
+	for what, place := range map[string]string{
+		"beside the prefix":            strings.Replace(granted.Text, recordings, "/other/", 1),
+		"under a name of its own":      strings.Replace(granted.Text, id, "of-its-own", 1),
+		"without a grant":              s.set.target.prefix + "of-its-own",
+		"where it was, of what is not": granted.Text,
+	} {
+		content := map[bool]string{true: "another sound", false: audio}[place == granted.Text]
+		s.expect(s.ask(s.agent, order{Do: "put", Target: place, Content: content}).Count == 403, "a PUT %s was stored", what)
+	}
 	done := order{Do: "complete_upload", Op: "d-1", Upload: id, Content: audio}
 	other := done
 	other.Op, other.Content = "d-2", "another sound"

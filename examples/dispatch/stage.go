@@ -79,11 +79,14 @@ func (s *stage) config(role, cert string) config {
 	cfg := config{
 		Role: role, Tenant: s.set.run + "/" + filepath.Base(s.dir) + "/" + role, Database: s.set.database,
 		Authority: s.set.authority.file(), Certificate: s.set.certs[cert], Ledger: s.ledger(), Queue: s.queue(), Trace: s.trace(),
-		Targets: []string{s.set.target.prefix}, Lease: s.lease, Approved: []string{agentURI},
+		Lease: s.lease, Approved: []string{agentURI},
 		Drain: time.Second, Killable: true,
 	}
 	if cfg.Database == "" {
 		cfg.Database = "sqlite:" + filepath.Join(s.dir, role+".db")
+	}
+	if role == roleDispatcher {
+		cfg.Targets, cfg.GrantKey = []string{s.set.target.prefix}, s.set.target.key
 	}
 	if role == roleAgent {
 		s.boots++
