@@ -31,7 +31,7 @@ var contracted = []dispatched{
 	{"get-execution-permit", "applied, replayed", 1, true},
 	{"apply-task-control", "applied, replayed", 1, true},
 	{"apply-approved-task-control", "applied", 1, true},
-	{"report-execution-event", "applied, replayed", 0, true},
+	{"report-execution-event", "applied, replayed", 1, true},
 	{"request-upload", "applied, replayed", 1, true},
 	{"complete-upload", "applied, replayed", 1, true},
 	{"get-agent-status", "ok", 0, true},

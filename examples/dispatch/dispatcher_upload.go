@@ -110,7 +110,7 @@ func (d *dispatcher[TTx]) CompleteUpload(ctx context.Context, q *agentv1.Complet
 		if err != nil {
 			return contract.Receipt{}, err
 		}
-		f := broker.Fact{ID: "recording.uploaded/" + q.GetUploadId(), Kind: "recording.uploaded", Content: content}
+		f := broker.Fact{Source: ofDispatcher, ID: uploaded + "/" + q.GetUploadId(), Kind: uploaded, Content: content}
 		if err := d.queue(ctx, tx, f); err != nil {
 			return contract.Receipt{}, err
 		}
@@ -118,7 +118,7 @@ func (d *dispatcher[TTx]) CompleteUpload(ctx context.Context, q *agentv1.Complet
 		return contract.Receipt{Result: contract.ResultApplied, Before: revision, After: after, Ref: f.ID}, err
 	}
 	receipt, err := answered(d.broker.Mutate(ctx, *m))
-	d.queued()
+	d.queued(ofDispatcher)
 	return &agentv1.CompleteUploadResponse{Receipt: receipt}, err
 }
 

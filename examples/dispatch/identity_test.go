@@ -127,7 +127,7 @@ func TestSaysIsNotIdentity(t *testing.T) {
 		stranger := dialAs(t, s.agent.Address, credentials.NewTLS(filesOf(t, set, "stranger").client(agentURI)))
 		assert.Equal(t, codes.PermissionDenied, status.Code(agentServes(stranger)), name)
 	}
-	assert.Equal(t, "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: "f-1"}).word())
+	assert.Equal(t, "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofAgent, Fact: "f-1"}).word())
 	assert.NotEqual(t, "error", s.ask(s.dispatcher, order{Do: "agent_status"}).word())
 }
 

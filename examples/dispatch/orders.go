@@ -19,7 +19,7 @@ type order struct {
 	DeadlineMS, Expected, Token         int64
 	Barrier, Reservation, Permit        string
 	Action, Authorization, Tenant, Task string
-	Fact, Kind, Content, Sum            string
+	Source, Fact, Kind, Content, Sum    string
 	Upload, Target, Method, Address     string
 	Open                                bool
 

@@ -18,7 +18,7 @@ var rpcs = []scenario{
 	{"get-execution-permit", "the one permit of a reservation", expectation{"applied, replayed", 1}, getExecutionPermit},
 	{"apply-task-control", "pause, resume, and no resume twice", expectation{"applied, replayed", 1}, applyTaskControl},
 	{"apply-approved-task-control", "closed, hung up, drained", expectation{"applied", 1}, applyApprovedTaskControl},
-	{"report-execution-event", "a fact, in whatever session", expectation{"applied, replayed", 0}, reportExecutionEvent},
+	{"report-execution-event", "a fact, in whatever session", expectation{"applied, replayed", 1}, reportExecutionEvent},
 	{"request-upload", "a place at an approved target", expectation{"applied, replayed", 1}, requestUpload},
 	{"complete-upload", "the recording is there, and its fact queued", expectation{"applied, replayed", 1}, completeUpload},
 	{"get-agent-status", "read on both sides, without a write", expectation{"ok", 0}, getAgentStatus},
@@ -253,18 +253,40 @@ func reportExecutionEvent(s *stage) {
 	s.restartAgent()
 	s.applied("a new session, after a SIGKILL", s.activate())
 	s.decide("the fact of the session before", s.ask(s.agent, fact))
-	s.awaitPublished("f-1")
+	s.awaitPublished(ofAgent, "f-1")
+	s.forge()
 	s.say(`The fact goes through the agent's own outbox, and the dispatcher takes it once by its id. In the next session it is the same
-		fact: the receipt is the first one's. It is handed on through the dispatcher's outbox, which the queue has confirmed.`)
+		fact: the receipt is the first one's. It is handed on through the dispatcher's outbox, which the queue has confirmed. The kinds
+		that the dispatcher makes itself are not an agent's to report, and an id that looks like its own is the agent's all the same:
+		the true recording.uploaded comes after it.`)
+}
+
+// forge has the agent report what only the dispatcher may say (R100, R105).
+func (s *stage) forge() {
+	s.applied("issued", s.issue("e-1", "+49301"))
+	granted := s.applied("an upload", s.ask(s.agent, order{
+		Do: "request_upload", Op: "u-1", Execution: "e-1", Content: "audio", Target: s.set.target.prefix,
+	}))
+	id := "recording.uploaded/" + granted.receipt().Ref
+	forged := order{Do: "send_fact", Fact: id, Kind: "recording.uploaded", Content: `{"queued":true}`}
+	s.want("a kind that is the dispatcher's", "kind", s.ask(s.agent, forged))
+	forged.Kind = "call.answered"
+	s.applied("a fact with an id like the dispatcher's", s.ask(s.agent, forged))
+	s.want("the dispatcher's own, meanwhile", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: id}))
+	s.applied("the true completion", s.ask(s.agent, order{
+		Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio",
+	}))
+	s.awaitPublished(ofDispatcher, id)
+	s.awaitPublished(ofAgent, id)
 }
 
 // awaitPublished waits until the queue has confirmed a fact, and sees that it has it once.
-func (s *stage) awaitPublished(id string) {
+func (s *stage) awaitPublished(source, id string) {
 	for range 500 {
 		if s.broken != nil {
 			return
 		}
-		if s.ask(s.dispatcher, order{Do: "fact", Fact: id}).Text == "PUBLISHED" {
+		if s.ask(s.dispatcher, order{Do: "fact", Source: source, Fact: id}).Text == "PUBLISHED" {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -272,7 +294,7 @@ func (s *stage) awaitPublished(id string) {
 	lines, err := readLines[published](s.queue())
 	n := 0
 	for _, l := range lines {
-		if l.ID == id {
+		if l.Source == source && l.ID == id {
 			n++
 		}
 	}
@@ -317,10 +339,10 @@ func completeUpload(s *stage) {
 	other := done
 	other.Op, other.Content = "d-2", "another sound"
 	s.want("another checksum", "checksum", s.ask(s.agent, other))
-	s.want("before it is completed", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: "recording.uploaded/" + id}))
+	s.want("before it is completed", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: "recording.uploaded/" + id}))
 	s.applied("complete", s.ask(s.agent, done))
 	s.decide("the same again", s.ask(s.agent, done))
-	s.awaitPublished("recording.uploaded/" + id)
+	s.awaitPublished(ofDispatcher, "recording.uploaded/"+id)
 	s.expect(s.set.target.stored(id) == audio, "the target does not have the recording")
 	s.say(`The recording goes straight to the target; what the dispatcher is told, and hands on, is its checksum, its size and its place.
 		The completion and the fact recording.uploaded are one transaction. What the queue has confirmed is PUBLISHED, and nothing is

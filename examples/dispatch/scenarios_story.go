@@ -155,7 +155,7 @@ func factConflict(s *stage) {
 	s.decide("the same fact with another content", s.ask(s.agent, other))
 	s.expect(s.told.code() == contract.Aborted, "the code is %s, not ABORTED", s.told.code())
 	s.want("the first one again", "applied, replayed", s.ask(s.agent, first))
-	s.awaitPublished("f-1")
+	s.awaitPublished(ofAgent, "f-1")
 	lines, err := readLines[published](s.queue())
 	s.expect(err == nil && len(lines) == 1 && lines[0].Content == first.Content, "the queue has %v (%v)", lines, err)
 	first.Do, other.Do = "report", "report"
@@ -178,11 +178,11 @@ func queueFailure(s *stage) {
 	failed := s.want("complete", "unavailable", s.ask(s.agent, done))
 	s.expect(failed.code() == contract.Unavailable && failed.Failure.Effect == "none", "the failure is %+v", failed.Failure)
 	fact := "recording.uploaded/" + granted.receipt().Ref
-	s.want("the fact", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: fact}))
+	s.want("the fact", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: fact}))
 	s.want("the same again, without having done anything", "not_resent", s.ask(s.agent, done))
 	done.Again = contract.Reconcile
 	s.decide("the same again, after it has looked", s.ask(s.agent, done))
-	s.awaitPublished(fact)
+	s.awaitPublished(ofDispatcher, fact)
 	s.say(`The recording is at the target, but its fact cannot be queued: so nothing is completed, and the agent is told that nothing was
 		done. Only after it has looked does its library let the operation out once more. The fact is there once.`)
 }
