@@ -85,32 +85,42 @@ func (d *dispatcher[TTx]) decided(ctx context.Context, values store.Values, exec
 	return made, err
 }
 
+// origin is what originates: allow, if it is set, is what else has to hold in the transaction that claims it.
+type origin struct {
+	name   string
+	digest contract.Digest
+	allow  func(ctx context.Context, f fencing.Fence) error
+	send   func(ctx context.Context, raw bool) (contract.Receipt, error)
+}
+
 // originate decides about an execution, commits UNKNOWN, and sends it, at most once for all time. What the agent answers is the
 // receipt; a failure that proves that nothing happened is evidence too; everything else leaves UNKNOWN, for reconcile (R52, R63).
-func (d *dispatcher[TTx]) originate(ctx context.Context, o order, name string, digest contract.Digest,
-	send func(ctx context.Context, raw bool) (contract.Receipt, error),
-) (answer, error) {
+func (d *dispatcher[TTx]) originate(ctx context.Context, o order, from origin) (answer, error) {
 	if o.Raw { // as somebody sends it who does not keep to the contract, or sent it long ago
-		r, err := send(ctx, true)
+		r, err := from.send(ctx, true)
 		return answer{Receipt: &r}, err
 	}
+	var fence fencing.Fence
 	m := broker.Mutation[TTx]{
-		Tenant: d.cfg.Tenant, AgentID: agentID, Method: method(name), Digest: digest,
+		Tenant: d.cfg.Tenant, AgentID: agentID, Method: method(from.name), Digest: from.digest,
 		Meta:       contract.RequestMeta{OperationID: o.Op, IdempotencyKey: o.Op},
 		Identities: []broker.Identity{executionIdentity(o.Execution)},
-		Guard: func(ctx context.Context, tx TTx) error {
-			_, err := d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
+		Guard: func(ctx context.Context, tx TTx) (err error) {
+			fence, err = d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
 			return err
 		},
 		Apply: func(ctx context.Context, tx TTx) (contract.Receipt, error) {
 			made, err := d.decide(ctx, d.store.Values(tx), o)
+			if err == nil && made.Verdict == issued && from.allow != nil {
+				err = from.allow(ctx, fence)
+			}
 			if err != nil || made.Verdict == issued {
 				return contract.Receipt{}, err
 			}
 			return contract.Receipt{Result: contract.ResultRefused, Detail: "decided by policy", Failure: ErrRefused}, nil
 		},
 		Invoke: func(ctx context.Context, _ broker.Call) (contract.Receipt, error) {
-			r, err := send(ctx, false)
+			r, err := from.send(ctx, false)
 			if call, ok := errors.AsType[*grpcerr.CallError](err); ok && call.Decision.Effect == contract.EffectNone {
 				f, _ := contract.FailureOf(err)
 				return contract.Receipt{Result: contract.ResultNotApplied, Detail: err.Error(), Failure: f}, nil
@@ -133,7 +143,7 @@ func (d *dispatcher[TTx]) executeAuthorized(ctx context.Context, o order) (answe
 	if q.Meta, err = d.meta(ctx, o); err != nil {
 		return answer{}, err
 	}
-	return d.originate(ctx, o, "ExecuteAuthorized", authorizedContent(q), func(ctx context.Context, raw bool) (contract.Receipt, error) {
+	send := func(ctx context.Context, raw bool) (contract.Receipt, error) {
 		remote, done, err := d.remote(raw)
 		if err != nil {
 			return contract.Receipt{}, err
@@ -144,7 +154,8 @@ func (d *dispatcher[TTx]) executeAuthorized(ctx context.Context, o order) (answe
 			return contract.Receipt{}, err
 		}
 		return grpcerr.ReceiptFromProto(reply.GetReceipt())
-	})
+	}
+	return d.originate(ctx, o, origin{"ExecuteAuthorized", authorizedContent(q), nil, send})
 }
 
 // query asks the agent what became of an execution.

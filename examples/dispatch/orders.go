@@ -17,7 +17,8 @@ type order struct {
 
 	Op, Key, Execution, Number, Adapter string
 	DeadlineMS, Expected, Token         int64
-	Barrier, Reservation, Permit        string
+	Barrier, Reservation                string
+	Permit, PermitBoot                  string
 	Action, Authorization, Tenant, Task string
 	Source, Fact, Kind, Content, Sum    string
 	Upload, Target, Method, Address     string
@@ -147,7 +148,7 @@ func (d *dispatcher[TTx]) do(ctx context.Context, o order) (answer, error) {
 	return carryOut(ctx, o, d.common(), map[string]action{
 		"admission": d.admission, "execute": d.execute, "execute_authorized": d.executeAuthorized, "query": d.query,
 		"reconcile": d.reconcile, "standing": d.standing, "control": d.control, "approved_stop": d.approvedStop,
-		"agent_status": d.agentStatus, "reserve": d.reserve, "release": d.release, "fact": d.fact,
+		"agent_status": d.agentStatus, "reserve": d.reserve, "release": d.release, "fence": d.fence, "fact": d.fact,
 		"fail_queue": func(_ context.Context, o order) (answer, error) {
 			d.failQueue.Store(o.N)
 			return answer{}, nil

@@ -124,13 +124,54 @@ func executeWithPermit(s *stage) {
 	s.want("a token below the highest seen", "token_stale", s.ask(s.dispatcher, late))
 	late.Op, late.Permit, late.Token, late.Generation = "x-7", "of another session", 7, 9
 	s.want("a permit of another session", "permit_fenced", s.ask(s.dispatcher, late))
+	late.Op, late.Generation, late.PermitBoot = "x-8", 1, "boot-0"
+	s.want("a permit of another boot", "permit_fenced", s.ask(s.dispatcher, late))
+	late.PermitBoot = ""
 	closing := order{Do: "admission", Op: "op-c", Barrier: "b-c", Expected: 2}
 	s.applied("close", s.ask(s.dispatcher, closing))
 	late.Op, late.Execution, late.Permit, late.Token, late.Generation = "x-5", "e-4", "new", 3, 1
 	s.want("while admission is closed", "admission_closed", s.ask(s.dispatcher, late))
+	closing.Op, closing.Barrier, closing.Expected, closing.Open = "op-o", "b-o", 3, true
+	s.applied("open", s.ask(s.dispatcher, closing))
+	s.voidPermit()
 	s.say(`The permit is consumed in the transaction that claims the operation, before the adapter is invoked. A repeated request gets the
 		receipt. Another permit for the execution, another execution for the permit, a token that is not the newest, a permit of another
-		session, and a closed admission are refused, and consume nothing.`)
+		session, and a closed admission are refused, and consume nothing. A permit whose reservation was fenced or released is void: the
+		dispatcher sends it no more, and the agent refuses it, by what the message says itself, or by what it was told before of the
+		lowest token in force.`)
+}
+
+// voidPermit has the permits of reservations that are over sent (R72, R73).
+func (s *stage) voidPermit() {
+	permit := func(op, reservation, execution string, expected int64) answer {
+		return s.ask(s.agent, order{Do: "permit", Op: op, Reservation: reservation, Execution: execution, Expected: expected, Raw: true})
+	}
+	s.want("reserve another line", "ok", s.ask(s.dispatcher, order{Do: "reserve", Reservation: "line-2/1"}))
+	first := s.applied("its permit", permit("p-v1", "line-2/1", "e-v1", 1))
+	s.ask(s.dispatcher, order{Do: "connect", Address: nowhere})
+	execute := order{Do: "execute", Op: "x-v1", Execution: "e-v1", Number: "+49303"}
+	s.want("execute, and the agent is not reached", "not_applied", s.ask(s.dispatcher, execute))
+	s.introduce()
+	s.want("release, with that evidence", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-2/1", Execution: "e-v1"}))
+	again := s.ask(s.dispatcher, order{Do: "reserve", Reservation: "line-2/2"})
+	execute.Raw = true
+	s.want("void permit, by its own message", "permit_void", s.ask(s.dispatcher, execute))
+	s.applied("the permit of the line reserved anew", permit("p-v2", "line-2/2", "e-v2", again.Count))
+	slept := order{
+		Do: "execute", Op: "x-v1", Execution: "e-v1", Number: "+49303", Permit: first.Text, Reservation: "line-2/1", Token: 1, Generation: 1,
+		Raw: true,
+	}
+	s.want("void permit, in a message that slept", "permit_void", s.ask(s.dispatcher, slept))
+	told := s.want("the void permit, asked for again", "applied, replayed", permit("p-v1", "line-2/1", "e-v1", 1))
+	s.expect(told.Flag, "it is not told to be void")
+
+	s.want("fence the reservation", "ok", s.ask(s.dispatcher, order{Do: "fence", Reservation: "line-2/2"}))
+	s.want("execute with the permit of a fenced one", "permit_void",
+		s.ask(s.dispatcher, order{Do: "execute", Op: "x-v2", Execution: "e-v2", Number: "+49304"}))
+	s.want("the same, straight to the agent", "permit_void",
+		s.ask(s.dispatcher, order{Do: "execute", Op: "x-v2", Execution: "e-v2", Number: "+49304", Raw: true}))
+	calls, err := invocations(s.ledger())
+	s.expect(err == nil && calls["e-v1"]+calls["e-v2"] == 0, "a void permit was executed: %v (%v)", calls, err)
 }
 
 // R58-R63, R67, R68.
@@ -185,10 +226,13 @@ func getExecutionPermit(s *stage) {
 	s.applied("execute", s.ask(s.dispatcher, order{Do: "execute", Op: "x-1", Execution: "e-1", Number: "+49301"}))
 	s.want("release with it", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-1/1", Execution: "e-1"}))
 	s.want("a permit of what is released", "reservation_released", permit("p-4", "line-1/1", "e-4", 3))
+	s.want("fence another reservation", "ok", s.ask(s.dispatcher, order{Do: "fence", Reservation: "line-2/1"}))
+	s.want("a permit of what is fenced", "reservation_fenced", permit("p-5", "line-2/1", "e-5", 2))
 	s.decide("the first permit, once more", permit("p-1", "line-1/1", "e-1", 1))
 	s.expect(s.told.Flag && s.told.Text == first.Text, "the permit is not told to be void")
 	s.say(`A mutation in spite of its name. The same request is told the same permit and token; an execution has one permit for ever. The
-		reservation is released on the evidence of the receipt alone, and then the permit is told as void.`)
+		reservation is released on the evidence of the receipt alone, and then the permit is told as void. What is released or fenced
+		has no permit any more.`)
 }
 
 // R77-R84.
