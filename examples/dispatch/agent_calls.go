@@ -37,6 +37,9 @@ func (a *agent[TTx]) activate(ctx context.Context, o order) (answer, error) {
 	if o.Boot != "" {
 		q.Meta.BootId = o.Boot
 	}
+	if o.Cell != "" {
+		q.Meta.CellId = o.Cell
+	}
 	reply, err := remote.ActivateAgent(again(ctx, o), q)
 	if err != nil {
 		return answer{}, err

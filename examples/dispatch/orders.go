@@ -28,6 +28,7 @@ type order struct {
 	Raw         bool
 	Generation  int64
 	Boot, Epoch string
+	Cell        string
 
 	Again contract.Action // the action that was done before the operation is sent once more
 

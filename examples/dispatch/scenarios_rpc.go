@@ -38,8 +38,16 @@ func activateAgent(s *stage) {
 	first := s.applied("activate", act("act-1"))
 	repeated := s.want("the same again", "applied, replayed", act("act-1"))
 	s.expect(first.receipt().After == 1 && repeated.receipt().After == 1, "the repeated activation has another generation")
-	other := s.want("the same operation, another boot", "key_reused", act("act-1", func(o *order) { o.Boot = "boot-x" }))
-	s.expect(other.code() == contract.Aborted, "the code is %s, not ABORTED", other.code())
+	s.expect(first.Text == repeated.Text && first.Text != "", "the epoch is %q, and then %q", first.Text, repeated.Text)
+	s.expect(first.bytes() == repeated.bytes(), "the receipt is %s, and then %s", first.bytes(), repeated.bytes())
+	s.want("the same operation, another boot", "key_reused", act("act-1", func(o *order) { o.Boot = "boot-x" }))
+	s.want("the same operation, another cell", "key_reused", act("act-1", func(o *order) { o.Cell = "cell-4" }))
+	renewed := s.begin(roleAgent, "renewed")
+	if s.broken == nil {
+		s.ask(renewed, order{Do: "connect", Address: s.dispatcher.Address})
+		s.want("the same operation, another certificate", "key_reused",
+			s.ask(renewed, order{Do: "activate", Op: "act-1", Boot: "boot-1"}))
+	}
 	stranger := s.begin(roleAgent, "stranger")
 	if s.broken == nil {
 		s.ask(stranger, order{Do: "connect", Address: s.dispatcher.Address})
@@ -51,8 +59,8 @@ func activateAgent(s *stage) {
 	s.expect(s.told.Flag && s.told.receipt().After == 1, "the older activation is not told to be history")
 	now := s.ask(s.agent, order{Do: "status"})
 	s.expect(now.Status != nil && now.Status.Generation == 2, "the older activation has moved the session")
-	s.say(`The agent activates, and a repeated request is told the same generation. The operation with another boot is in conflict; an
-		agent that nobody approved is denied, whatever its certificate says. After a newer activation the first one is history:
+	s.say(`The agent activates, and a repeated request is told the same generation. The operation with another boot, cell or
+		certificate is in conflict; an agent that nobody approved is denied, whatever its certificate says. After a newer activation the first one is history:
 		its receipt is told, as superseded, and the session stays what it is.`)
 }
 
@@ -353,11 +361,21 @@ func requestUpload(s *stage) {
 	first := s.applied("request", s.ask(s.agent, ask))
 	s.decide("the same again", s.ask(s.agent, ask))
 	s.expect(first.Text == s.told.Text && first.Text != "", "the place is another one: %q, %q", first.Text, s.told.Text)
+	conflict := func(what string, change func(*order)) {
+		other := ask
+		change(&other)
+		s.want("the same operation, another "+what, "key_reused", s.ask(s.agent, other))
+	}
+	conflict("content", func(o *order) { o.Content = "other" })
+	conflict("content of another size", func(o *order) { o.Content = "other audio" })
+	conflict("target", func(o *order) { o.Target = "https://elsewhere.example/" })
+	conflict("execution", func(o *order) { o.Execution = "e-9" })
 	ask.Op, ask.Target = "u-2", "https://elsewhere.example/"
 	s.want("another target", "target", s.ask(s.agent, ask))
 	ask.Op, ask.Target, ask.Execution = "u-3", s.set.target.prefix, "e-9"
 	s.want("an execution that it was not given", "not_approved", s.ask(s.agent, ask))
-	s.say(`The agent tells the checksum and the size, and is granted one place at an approved target. A repeated request is told the same.`)
+	s.say(`The agent tells the checksum and the size, and is granted one place at an approved target. A repeated request is told the same, and
+		with another asset, target or execution it is in conflict.`)
 }
 
 // R99-R105.

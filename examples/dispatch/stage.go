@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func newSet(ctx context.Context, dir, database, run string) (*set, error) {
 		return nil, err
 	}
 	for name, uri := range map[string]string{
-		roleDispatcher: dispatcherURI, roleAgent: agentURI, "stranger": strangerURI, "uploads": dispatcherURI + "/uploads",
+		roleDispatcher: dispatcherURI, roleAgent: agentURI, "renewed": agentURI, "stranger": strangerURI, "uploads": dispatcherURI + "/uploads",
 	} {
 		if s.certs[name], err = s.authority.issue(name, uri); err != nil {
 			return nil, err
@@ -185,6 +186,14 @@ func (a answer) receipt() contract.Receipt {
 		return contract.Receipt{}
 	}
 	return *a.Receipt
+}
+
+// bytes are those of the answer's receipt, but for its being replayed.
+func (a answer) bytes() string {
+	r := a.receipt()
+	r.Replayed = false
+	data, err := json.Marshal(r)
+	return fmt.Sprint(string(data), map[bool]any{true: "", false: err}[err == nil])
 }
 
 // code is the answer's failure code.
