@@ -2,10 +2,9 @@ package dispatch
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/confirmexec/confirmexec/contract"
 )
 
 // rpcs show the thirteen methods, one after the other.
@@ -119,8 +118,7 @@ func executeWithPermit(s *stage) {
 	s.decide("the same, once more, at the agent", s.ask(s.dispatcher, execute))
 	other := execute
 	other.Op, other.Permit, other.Reservation, other.Token, other.Generation = "x-2", "permit-of-nobody", "line-1/1", 9, 1
-	conflict := s.want("another permit for the execution", "second_operation", s.ask(s.dispatcher, other))
-	s.expect(conflict.code() == contract.Aborted, "the code is %s, not ABORTED", conflict.code())
+	s.want("another permit for the execution", "second_operation", s.ask(s.dispatcher, other))
 	other.Op, other.Execution, other.Permit, other.Token = "x-6", "e-5", first.Text, 1
 	s.want("the permit for another execution", "second_operation", s.ask(s.dispatcher, other))
 	s.want("release, with the evidence", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-1/1", Execution: "e-1"}))
@@ -189,7 +187,10 @@ func executeAuthorized(s *stage) {
 	s.decide("the same, once more, at the agent", s.issue("e-1", "+49301", raw))
 	s.want("other content", "key_reused", s.issue("e-1", "+49302", raw))
 	s.want("a second operation", "second_operation", s.issue("e-1", "+49301", raw, func(o *order) { o.Op = "op-again" }))
-	s.want("another adapter than the mock", "not_mock", s.issue("e-2", "+49301", raw, func(o *order) { o.Adapter = "real" }))
+	for _, adapter := range []string{"real", "mock,real", "Mock", "mock "} {
+		s.want("the adapter "+strconv.Quote(adapter), "not_mock",
+			s.issue("e-2", "+49301", raw, func(o *order) { o.Adapter = adapter }))
+	}
 	s.want("decided against", "refused", s.issue("e-3", "+0900"))
 	s.want("decided against, again", "refused, replayed", s.issue("e-3", "+0900"))
 	standing := s.ask(s.dispatcher, order{Do: "standing", Execution: "e-3"})
@@ -204,8 +205,7 @@ func executeAuthorized(s *stage) {
 // R110.
 func queryExecution(s *stage) {
 	s.ready()
-	missing := s.want("before it", "no_mutation", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
-	s.expect(missing.code() == contract.NotFound, "the code is %s, not NOT_FOUND", missing.code())
+	s.want("before it", "no_mutation", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
 	s.applied("issued", s.issue("e-1", "+49301"))
 	s.ask(s.agent, order{Do: "arm"}) // counts, and kills at no commit
 	s.decide("after it", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))

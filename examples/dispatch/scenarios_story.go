@@ -54,7 +54,6 @@ func newerBoot(s *stage) {
 	s.applied("the new boot activates", s.activate())
 	permit := order{Do: "permit", Op: "p-old", Reservation: "line-1/1", Execution: "e-1", Expected: 1}
 	s.decide("a permit for the old process", s.ask(old, permit))
-	s.expect(s.told.code() == contract.Unauthenticated, "the code is %s, not UNAUTHENTICATED", s.told.code())
 	s.want("what the old process was given, once more", "session_fenced", s.ask(old, done))
 	s.want("a fact of the old process", "session_fenced", s.ask(old, order{Do: "send_fact", Fact: "f-1", Kind: "k", Content: "c"}))
 	s.want("what was sent to the old boot, late", "session_fenced", s.issue("e-2", "+49302", raw, toOld))
@@ -84,7 +83,6 @@ func newEpoch(s *stage) {
 	s.want("the old dispatcher, at its own database", "epoch_fenced", s.ask(old, issue))
 	issue.Raw = true
 	s.decide("the old dispatcher, straight to the agent", s.ask(old, issue)) // to the agent, past its own database
-	s.expect(s.told.code() == contract.Aborted, "the code is %s, not ABORTED", s.told.code())
 	s.applied("the new dispatcher", s.issue("e-1", "+49301"))
 	s.say(`Another instance takes office over the same database: a new epoch, which nobody had before. The old one, which still lives, is
 		refused by its own database, and by the agent when it sends all the same. Epochs are equal or not, and that is all.`)
@@ -97,7 +95,6 @@ func expired(s *stage) {
 	s.want("with a deadline that is over", "not_applied", s.issue("e-1", "+49301", past))
 	refusal := s.issue("e-2", "+49301", past, raw)
 	s.want("what the agent answers", "authorization_expired", refusal)
-	s.expect(refusal.code() == contract.PermissionDenied, "the code is %s, not PERMISSION_DENIED", refusal.code())
 	kept := s.want("what it has recorded", "not_applied, replayed", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
 	s.expect(kept.receipt().Detail != "", "there is no evidence")
 	s.ask(s.agent, order{Do: "delay", N: int64(900 * time.Millisecond)})
@@ -131,8 +128,7 @@ func stubbornDrain(s *stage) {
 	s.ready()
 	s.applied("issued", s.issue("e-1", "+49301stubborn"))
 	stop := order{Do: "approved_stop", Tenant: "7", Task: "41"}
-	late := s.want("stop", "drain_timeout", s.ask(s.dispatcher, stop))
-	s.expect(late.code() == contract.DeadlineExceeded, "the code is %s, not DEADLINE_EXCEEDED", late.code())
+	s.want("stop", "drain_timeout", s.ask(s.dispatcher, stop))
 	now := s.ask(s.dispatcher, order{Do: "agent_status"})
 	s.expect(now.Status != nil && now.Status.Stopped && now.Status.ActiveCalls == 1, "the agent is %+v", now.Status)
 	s.want("new work meanwhile", "not_applied", s.issue("e-2", "+49302"))
@@ -153,7 +149,6 @@ func factConflict(s *stage) {
 	other := first
 	other.Content = `{"seconds":8}`
 	s.decide("the same fact with another content", s.ask(s.agent, other))
-	s.expect(s.told.code() == contract.Aborted, "the code is %s, not ABORTED", s.told.code())
 	s.want("the first one again", "applied, replayed", s.ask(s.agent, first))
 	s.awaitPublished(ofAgent, "f-1")
 	lines, err := readLines[published](s.queue())
@@ -176,7 +171,7 @@ func queueFailure(s *stage) {
 	s.ask(s.dispatcher, order{Do: "fail_queue", N: 1})
 	done := order{Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio"}
 	failed := s.want("complete", "unavailable", s.ask(s.agent, done))
-	s.expect(failed.code() == contract.Unavailable && failed.Failure.Effect == "none", "the failure is %+v", failed.Failure)
+	s.expect(failed.Failure != nil && failed.Failure.Effect == "none", "the failure is %+v", failed.Failure)
 	fact := "recording.uploaded/" + granted.receipt().Ref
 	s.want("the fact", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: fact}))
 	s.want("the same again, without having done anything", "not_resent", s.ask(s.agent, done))

@@ -196,12 +196,15 @@ func (a answer) bytes() string {
 	return fmt.Sprint(string(data), map[bool]any{true: "", false: err}[err == nil])
 }
 
-// code is the answer's failure code.
-func (a answer) code() contract.FailureCode {
-	if a.Failure == nil {
-		return ""
+// refusal is why the answer is none, or why its receipt says that nothing was done: the last word of the reason, and the code.
+func (a answer) refusal() (reason string, code contract.FailureCode) {
+	switch f := a.receipt().Failure; {
+	case a.Failure != nil:
+		reason, code = string(a.Failure.Reason), a.Failure.Code
+	case f != nil:
+		reason, code = string(f.Reason), f.Code
 	}
-	return a.Failure.Code
+	return reason[strings.LastIndexByte(reason, '.')+1:], code
 }
 
 // want reports a difference unless a step was answered so, and returns the answer.
@@ -213,13 +216,57 @@ func (s *stage) want(step, word string, got answer) answer {
 		}
 		s.steps = append(s.steps, note{step, got.word()})
 		s.expect(got.word() == word, "%s: the answer is %q, not %q%s", step, got.word(), word, text)
+		s.coded(step, got)
 	}
 	return got
+}
+
+// coded reports a difference unless a refusal has the code that is the contract's for its reason.
+func (s *stage) coded(step string, got answer) {
+	reason, code := got.refusal()
+	s.expect(code == codesOf[reason], "%s: the code of %q is %q, not %q", step, reason, code, codesOf[reason])
+}
+
+// codesOf has the code that each reason is told with, written down a second time.
+var codesOf = map[string]contract.FailureCode{
+	"invalid":               contract.InvalidArgument,
+	"session_fenced":        contract.Unauthenticated,
+	"no_session":            contract.Unauthenticated,
+	"not_approved":          contract.PermissionDenied,
+	"not_authorized":        contract.PermissionDenied,
+	"authorization_expired": contract.PermissionDenied,
+	"refused":               contract.PermissionDenied,
+	"not_mock":              contract.PermissionDenied,
+	"target":                contract.PermissionDenied,
+	"kind":                  contract.PermissionDenied,
+	"admission_closed":      contract.FailedPrecondition,
+	"terminal_state":        contract.FailedPrecondition,
+	"reservation_released":  contract.FailedPrecondition,
+	"reservation_fenced":    contract.FailedPrecondition,
+	"execution_unknown":     contract.FailedPrecondition,
+	"permit_void":           contract.FailedPrecondition,
+	"not_resent":            contract.FailedPrecondition,
+	"key_reused":            contract.Aborted,
+	"second_operation":      contract.Aborted,
+	"revision_moved":        contract.Aborted,
+	"token_stale":           contract.Aborted,
+	"permit_fenced":         contract.Aborted,
+	"epoch_fenced":          contract.Aborted,
+	"checksum":              contract.Aborted,
+	"unavailable":           contract.Unavailable,
+	"not_answered":          contract.Unavailable,
+	"drain_timeout":         contract.DeadlineExceeded,
+	"no_mutation":           contract.NotFound,
+	"no_fact":               contract.NotFound,
+	"no_upload":             contract.NotFound,
+	"permit_issued":         contract.AlreadyExists,
+	"already_stopped":       contract.AlreadyExists,
 }
 
 // decide is want without a word: the scenario's table says what the decisive answer is.
 func (s *stage) decide(step string, got answer) {
 	s.steps, s.told = append(s.steps, note{step, got.word()}), got
+	s.coded(step, got)
 }
 
 func (s *stage) applied(step string, got answer) answer { return s.want(step, "applied", got) }
