@@ -26,7 +26,7 @@ var contracted = []dispatched{
 	{"activate-agent", "applied, replayed", 0, true},
 	{"set-admission-state", "applied, replayed", 1, true},
 	{"execute", "applied, replayed", 2, true},
-	{"execute-authorized", "applied, replayed", 1, true},
+	{"execute-authorized", "applied, replayed", 2, true},
 	{"query-execution", "applied, replayed", 1, true},
 	{"get-execution-permit", "applied, replayed", 1, true},
 	{"apply-task-control", "applied, replayed", 1, true},

@@ -115,7 +115,8 @@ func (n *node[TTx]) common() map[string]action {
 			n.line.loseReply(o.Method)
 			return answer{}, nil
 		},
-		"log": func(context.Context, order) (answer, error) { return answer{Lines: n.line.log()}, nil },
+		"keys": n.keys,
+		"log":  func(context.Context, order) (answer, error) { return answer{Lines: n.line.log()}, nil },
 		"commits": func(context.Context, order) (answer, error) {
 			return answer{Count: int64(n.killer.commits())}, nil
 		},

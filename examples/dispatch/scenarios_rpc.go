@@ -12,7 +12,7 @@ var rpcs = []scenario{
 	{"activate-agent", "a session for an approved agent", expectation{"applied, replayed", 0}, activateAgent},
 	{"set-admission-state", "open and close, behind barriers", expectation{"applied, replayed", 1}, setAdmissionState},
 	{"execute", "with a permit, once", expectation{"applied, replayed", 2}, executeWithPermit},
-	{"execute-authorized", "what was decided on, once", expectation{"applied, replayed", 1}, executeAuthorized},
+	{"execute-authorized", "what was decided on, once", expectation{"applied, replayed", 2}, executeAuthorized},
 	{"query-execution", "what became of an execution", expectation{"applied, replayed", 1}, queryExecution},
 	{"get-execution-permit", "the one permit of a reservation", expectation{"applied, replayed", 1}, getExecutionPermit},
 	{"apply-task-control", "pause, resume, and no resume twice", expectation{"applied, replayed", 1}, applyTaskControl},
@@ -195,11 +195,15 @@ func executeAuthorized(s *stage) {
 	s.want("decided against, again", "refused, replayed", s.issue("e-3", "+0900"))
 	standing := s.ask(s.dispatcher, order{Do: "standing", Execution: "e-3"})
 	s.expect(standing.Text == refused, "the decision is %q", standing.Text)
+	s.want("a number that the dispatcher would decide against, at the agent", "applied", s.issue("e-4", "+0900", raw))
 	heard := s.ask(s.agent, order{Do: "log"}).Lines
 	s.expect(!slices.ContainsFunc(heard, func(l string) bool { return strings.HasSuffix(l, "op-e-3") }), "the refused one was sent")
+	s.expect(!slices.ContainsFunc(heard, func(l string) bool { return strings.HasPrefix(l, "Execute ") }), "the agent heard Execute")
+	kept := strings.Join(s.ask(s.agent, order{Do: "keys"}).Lines, "\n")
+	s.expect(strings.Contains(kept, "session") && !strings.Contains(kept, "permit"), "the agent keeps %s", kept)
 	s.say(`The dispatcher decides once, in the transaction that claims the operation, before anything is sent. The agent commits UNKNOWN
 		before it invokes the adapter. The same request again gets the receipt; other content and a second operation are in conflict;
-		what was refused never reaches the agent.`)
+		what was refused never reaches the agent. The agent decides nothing again, and needs no permit.`)
 }
 
 // R110.

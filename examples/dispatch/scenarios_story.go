@@ -27,7 +27,14 @@ func lostReply(s *stage) {
 	s.ask(s.agent, order{Do: "lose_reply", Method: "ExecuteAuthorized"})
 	s.want("issued, and the connection is cut before the reply", "unknown", s.issue("e-1", "+49301"))
 	s.want("the same again, at the dispatcher", "unknown, replayed", s.issue("e-1", "+49301"))
+	kept := func() string {
+		lines := append(s.ask(s.agent, order{Do: "keys"}).Lines, s.ask(s.dispatcher, order{Do: "keys"}).Lines...)
+		s.expect(len(lines) > 4, "there is nothing in the databases: %v", lines)
+		return strings.Join(lines, "\n")
+	}
+	keys := kept()
 	s.decide("reconciled, by a query of the original", s.ask(s.dispatcher, order{Do: "reconcile", Execution: "e-1"}))
+	s.expect(keys == kept(), "there is more than there was before it was reconciled: %s, then %s", keys, kept())
 	heard := s.ask(s.agent, order{Do: "log"}).Lines
 	at := slices.Index(heard, "ExecuteAuthorized op-e-1")
 	s.expect(at >= 0 && at+1 < len(heard) && heard[at+1] == "QueryExecution", "after the lost reply the agent heard %v", heard)
@@ -37,7 +44,7 @@ func lostReply(s *stage) {
 	s.note("the agent heard", "%s", strings.Join(heard[max(at, 0):], ", "))
 	s.say(`The agent made the call, and the reply was lost with the connection. The dispatcher records UNKNOWN and sends nothing again. It
 		queries the original execution: the receipt says that it was applied, and the dispatcher's own record advances on that
-		evidence. No operation, execution or permit was made for it.`)
+		evidence. No operation, execution or permit was made for it: both databases have the keys and the values that they had.`)
 }
 
 // R66, R112, R114, R116-R118, R121, R122.
