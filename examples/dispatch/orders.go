@@ -151,6 +151,7 @@ func (d *dispatcher[TTx]) do(ctx context.Context, o order) (answer, error) {
 		"admission": d.admission, "execute": d.execute, "execute_authorized": d.executeAuthorized, "query": d.query,
 		"reconcile": d.reconcile, "standing": d.standing, "control": d.control, "approved_stop": d.approvedStop,
 		"agent_status": d.agentStatus, "reserve": d.reserve, "release": d.release, "fence": d.fence, "fact": d.fact,
+		"task": d.task,
 		"fail_queue": func(_ context.Context, o order) (answer, error) {
 			d.failQueue.Store(o.N)
 			return answer{}, nil

@@ -279,6 +279,8 @@ func applyApprovedTaskControl(s *stage) {
 	}
 	s.want("another task", "not_approved", stop("7", "42"))
 	s.want("a task that is no number", "invalid", stop("7", "forty-one"))
+	own := s.ask(s.dispatcher, order{Do: "task"})
+	s.expect(own.Text == "RUNNING", "the stop of another task has made the dispatcher's %s", own.Text)
 	s.applied("stop", stop("7", "41"))
 	var steps []string
 	for _, heard := range s.ask(s.agent, order{Do: "log"}).Lines {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -135,17 +136,25 @@ func stubbornDrain(s *stage) {
 	s.ready()
 	s.applied("issued", s.issue("e-1", "+49301stubborn"))
 	stop := order{Do: "approved_stop", Tenant: "7", Task: "41"}
+	task := func() string {
+		told := s.ask(s.dispatcher, order{Do: "task"})
+		return fmt.Sprint(told.Text, " in ", told.Count)
+	}
+	s.expect(task() == "RUNNING in 1", "before it, the dispatcher's task is %s", task())
 	s.want("stop", "drain_timeout", s.ask(s.dispatcher, stop))
+	s.expect(task() == "STOPPED in 2", "after the timeout, the dispatcher's task is %s", task())
 	now := s.ask(s.dispatcher, order{Do: "agent_status"})
 	s.expect(now.Status != nil && now.Status.Stopped && now.Status.ActiveCalls == 1, "the agent is %+v", now.Status)
-	s.want("new work meanwhile", "not_applied", s.issue("e-2", "+49302"))
+	s.want("new work meanwhile, at the dispatcher", "refused", s.issue("e-2", "+49302"))
+	s.want("and straight at the agent", "terminal_state", s.issue("e-3", "+49302", raw))
 	s.want("an opening meanwhile", "terminal_state",
 		s.ask(s.dispatcher, order{Do: "admission", Op: "op-late", Barrier: "b-late", Expected: 3, Open: true}))
 	s.ask(s.agent, order{Do: "end_call", Execution: "e-1"})
 	s.decide("the stop, delivered again", s.ask(s.dispatcher, stop))
+	s.expect(task() == "STOPPED in 2", "after the second delivery, the dispatcher's task is %s", task())
 	s.expect(s.told.receipt().Barrier != nil && s.told.receipt().Barrier.ActiveCalls == 0, "there is no barrier in the receipt")
 	s.say(`The call does not end when it is hung up. When the time is up the answer is DEADLINE_EXCEEDED, and the barrier stays closed. The
-		call ends, the stop is delivered once more, and is applied: with the evidence that nothing is active.`)
+		dispatcher's own record of the task, which its decisions rest on, is stopped from the start, whatever the agent answers. The call ends, the stop is delivered once more, and is applied: with the evidence that nothing is active.`)
 }
 
 // R95, R96.
