@@ -33,11 +33,11 @@ func scenes() []scene {
 	}
 	return append(all,
 		scene{
-			method: "(drain a close)", victim: roleAgent, commits: 2, prepare: prepareClose, call: callEnd, recover: recoverClose,
+			method: "(drain a close)", victim: roleAgent, commits: 3, prepare: prepareClose, call: callEnd, recover: recoverClose,
 			check: checkAdmission,
 		},
 		scene{
-			method: "(settle what failed)", victim: roleAgent, commits: 1, prepare: prepareFailure, call: callSettle, recover: (*stage).settleBoth,
+			method: "(settle what failed)", victim: roleAgent, commits: 2, prepare: prepareFailure, call: callSettle, recover: (*stage).settleBoth,
 			check: checkMade,
 		},
 		scene{
@@ -45,7 +45,7 @@ func scenes() []scene {
 			check: checkMade,
 		},
 		scene{
-			method: "(reconcile a lost reply)", victim: roleDispatcher, commits: 1, prepare: prepareLost, call: callReconcile,
+			method: "(reconcile a lost reply)", victim: roleDispatcher, commits: 2, prepare: prepareLost, call: callReconcile,
 			recover: (*stage).settleBoth, check: checkMade,
 		})
 }
