@@ -135,6 +135,13 @@ func (a *agent[TTx]) do(ctx context.Context, o order) (answer, error) {
 			n, err := a.settle(ctx)
 			return answer{Count: int64(n)}, err
 		},
+		"barrier": func(ctx context.Context, o order) (answer, error) {
+			st, err := a.broker.QueryMutation(ctx, barrierRef(a.cfg.Tenant, o.Barrier))
+			if err != nil {
+				return answer{}, err
+			}
+			return answer{Receipt: &st.Receipt}, nil
+		},
 		"end_call": func(_ context.Context, o order) (answer, error) {
 			a.adapter.end(o.Execution)
 			return answer{}, nil

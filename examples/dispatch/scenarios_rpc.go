@@ -340,15 +340,17 @@ func (s *stage) forge() {
 
 // awaitPublished waits until the queue has confirmed a fact, and sees that it has it once.
 func (s *stage) awaitPublished(source, id string) {
+	told := ""
 	for range 500 {
 		if s.broken != nil {
 			return
 		}
-		if s.ask(s.dispatcher, order{Do: "fact", Source: source, Fact: id}).Text == "PUBLISHED" {
+		if told = s.ask(s.dispatcher, order{Do: "fact", Source: source, Fact: id}).Text; told == "PUBLISHED" {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	s.expect(told == "PUBLISHED", "%s is %q, and not PUBLISHED", id, told)
 	lines, err := readLines[published](s.queue())
 	n := 0
 	for _, l := range lines {
