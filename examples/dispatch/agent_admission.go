@@ -85,9 +85,8 @@ func (a *agent[TTx]) drained(ctx context.Context, barrier string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.broker.ResolveMutation(ctx, barrierRef(a.cfg.Tenant, barrier), "agent-gate", func(context.Context, broker.Call) (contract.Receipt, error) {
-		return reached.Reached(barrier)
-	})
+	evidence := func(context.Context, broker.Call) (contract.Receipt, error) { return reached.Reached(barrier) }
+	_, err = a.broker.ResolveMutation(ctx, barrierRef(a.cfg.Tenant, barrier), "agent-gate", evidence)
 	return err
 }
 

@@ -59,8 +59,8 @@ func activateAgent(s *stage) {
 	now := s.ask(s.agent, order{Do: "status"})
 	s.expect(now.Status != nil && now.Status.Generation == 2, "the older activation has moved the session")
 	s.say(`The agent activates, and a repeated request is told the same generation. The operation with another boot, cell or
-		certificate is in conflict; an agent that nobody approved is denied, whatever its certificate says. After a newer activation the first one is history:
-		its receipt is told, as superseded, and the session stays what it is.`)
+		certificate is in conflict; an agent that nobody approved is denied, whatever its certificate says. After a newer activation the
+		first one is history: its receipt is told, as superseded, and the session stays what it is.`)
 }
 
 // R42-R47, R49.

@@ -29,7 +29,7 @@ func lostReply(s *stage) {
 	s.want("issued, and the connection is cut before the reply", "unknown", s.issue("e-1", "+49301"))
 	s.want("the same again, at the dispatcher", "unknown, replayed", s.issue("e-1", "+49301"))
 	kept := func() string {
-		lines := append(s.ask(s.agent, order{Do: "keys"}).Lines, s.ask(s.dispatcher, order{Do: "keys"}).Lines...)
+		lines := slices.Concat(s.ask(s.agent, order{Do: "keys"}).Lines, s.ask(s.dispatcher, order{Do: "keys"}).Lines)
 		s.expect(len(lines) > 4, "there is nothing in the databases: %v", lines)
 		return strings.Join(lines, "\n")
 	}
@@ -154,7 +154,8 @@ func stubbornDrain(s *stage) {
 	s.expect(task() == "STOPPED in 2", "after the second delivery, the dispatcher's task is %s", task())
 	s.expect(s.told.receipt().Barrier != nil && s.told.receipt().Barrier.ActiveCalls == 0, "there is no barrier in the receipt")
 	s.say(`The call does not end when it is hung up. When the time is up the answer is DEADLINE_EXCEEDED, and the barrier stays closed. The
-		dispatcher's own record of the task, which its decisions rest on, is stopped from the start, whatever the agent answers. The call ends, the stop is delivered once more, and is applied: with the evidence that nothing is active.`)
+		dispatcher's own record of the task, which its decisions rest on, is stopped from the start, whatever the agent answers. The
+		call ends, the stop is delivered once more, and is applied: with the evidence that nothing is active.`)
 }
 
 // R95, R96.
