@@ -111,7 +111,9 @@ func permitOf(p *agentv1.Permit) fencing.Permit {
 	}
 }
 
-// endPermits records which permits of a resource are void, as the dispatcher has just told it with one of them (R73).
+// endPermits records which permits of a resource are void, as the dispatcher has just told it with one of them (R73). It knows what it
+// was told: a message that slept since before its permit's end is refused from the next permit of the resource on, or once the agent
+// has asked for its own one again. Whoever cannot wait for that has the resource itself refuse low tokens.
 func (a *agent[TTx]) endPermits(ctx context.Context, told *agentv1.Permit) error {
 	if told.GetLowestToken() <= 1 { // there was none before it
 		return nil
