@@ -13,7 +13,7 @@
 //   - fencing: what is too late is kept out by checks that are atomic with the write. fencing/peer is who is at the other end of
 //     a connection, fencing/fencetest the suite for other implementations.
 //   - grpcerr: the same failures over gRPC, without loss; what a failed call tells, and what may be sent again. With its children
-//     the only importer of gRPC; grpcerr/identity tells handlers who calls.
+//     the only package for importers that imports gRPC (examples do too); grpcerr/identity tells handlers who calls.
 //   - httperr: the same failures over plain HTTP, as problem documents, and the Idempotency-Key header.
 //   - examples: `go run ./examples` walks through a real case; examples/quickstart is the program of README.md.
 //
@@ -24,6 +24,14 @@
 //
 // One write per confirmed key, provided that acknowledged commits survive. Every other system re-executes after a crash; this
 // one never does: an unknown outcome is resolved by reading, never by writing again.
+//
+// # Numbers and names
+//
+// Numbers such as S12 and R116 are requirements: internal/coverage/requirements.txt has them in short words. J numbers are
+// invariants, and A numbers finer points, that the sentences say beside which they stand.
+//
+// Reasons begin with "pramaan.", the name under which the contract was first written. It is part of what is stored and sent, and
+// stays. So is "w02.", with which the protocol versions of the Agent contract begin in vectors and examples.
 //
 // # Where exactly once is decided
 //

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +42,38 @@ func TestReadmeProgram(t *testing.T) {
 	_, code, found := strings.Cut(string(program), "package main")
 	require.True(t, found)
 	assert.Equal(t, "package main"+code, block)
+}
+
+// The lines of README.md about gRPC are those of an example that the tests run.
+func TestReadmeGRPC(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("grpcerr/example_test.go")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "## Over gRPC\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var lines []string
+	for line := range strings.SplitSeq(section, "\n") {
+		if code, is := strings.CutPrefix(line, "    "); is {
+			lines = append(lines, "\t"+code+"\n")
+		}
+	}
+	require.Len(t, lines, 3)
+	assert.Contains(t, string(example), strings.Join(lines, ""))
+}
+
+// The versions of PostgreSQL that are called supported are from the oldest to the newest that the workflow tests with.
+func TestSupportedPostgres(t *testing.T) {
+	workflow, err := os.ReadFile(".github/workflows/ci.yml")
+	require.NoError(t, err)
+	tested := regexp.MustCompile(`postgres: \["(\d+)", "(\d+)"\]`).FindStringSubmatch(string(workflow))
+	require.NotNil(t, tested)
+	for _, file := range []string{"README.md", "store/pgstore/doc.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "Supported are PostgreSQL "+tested[1]+" to "+tested[2], file)
+	}
 }
 
 // The program of docs/fencing.md is the example that the tests run.

@@ -13,7 +13,8 @@ import (
 )
 
 // ExecuteAtomic is [Broker.ExecuteTx] in a transaction of the broker's own: it begins, commits, runs the transaction again after
-// a serialization failure or a deadlock, and finds out what became of a commit whose reply was lost. Its result is final.
+// a serialization failure or a deadlock, and finds out what became of a commit whose reply was lost. Its result is final, and it
+// commits when items have failed, too: those are undone alone. Where all items are wanted or none, use ExecuteTx.
 //
 // exec may therefore be called again for an item whose writes were rolled back; it should do nothing but write through tx. It
 // gets the caller's context: a caller that leaves before the commit leaves nothing behind. At most [MaxTxItems] items.
@@ -101,6 +102,8 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 	*contract.OperationResult, error,
 ) {
 	if req.ReadSurface == nil && contract.IsStale(a.Confirmation, a.Current) {
+		ctx, cancel := b.bounded(ctx)
+		defer cancel()
 		return b.lookBehind(ctx, b.store.Own(), a)
 	}
 	tx, held, res, err := b.beginAtomic(ctx, req, a)
@@ -111,7 +114,9 @@ func (b *Broker[TTx]) atomicOnce(ctx context.Context, req TxRequest[TTx], a *att
 	endCtx, cancel := b.detached(ctx)
 	defer cancel()
 	if err != nil {
-		_ = b.store.Rollback(endCtx, tx)
+		if ended := b.store.Rollback(endCtx, tx); errors.Is(ended, store.ErrTxEnded) {
+			err = ended
+		}
 		return nil, a.uncommitted(err)
 	}
 	res = &contract.OperationResult{IdempotencyKey: held.Key, Outcomes: outcomes}
@@ -146,7 +151,9 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 		}
 		o.Claim = &p
 	}
-	tx, s, err := b.store.Begin(ctx, o)
+	beginCtx, begun := b.bounded(ctx)
+	defer begun()
+	tx, s, err := b.store.Begin(beginCtx, o)
 	if err != nil {
 		return tx, nil, nil, a.beginFault(err)
 	}
@@ -162,7 +169,9 @@ func (b *Broker[TTx]) beginAtomic(ctx context.Context, req TxRequest[TTx], a *at
 	defer cancel()
 	_ = b.store.Rollback(endCtx, tx)
 	if o.Claim != nil {
-		held, res, err = b.judge(ctx, b.store.Own(), a, s)
+		judgeCtx, judged := b.bounded(ctx)
+		defer judged()
+		held, res, err = b.judge(judgeCtx, b.store.Own(), a, s)
 	}
 	return tx, held, res, err
 }

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,6 +57,17 @@ type Request struct {
 	Guards []store.Guard
 }
 
+// clone is the request as it stands now: what the caller, or an executor, does to its own later changes nothing.
+func (r Request) clone() Request {
+	r.Guards = slices.Clone(r.Guards)
+	items := slices.Clone(r.Confirmation.Items)
+	for i := range items {
+		items[i].Params = bytes.Clone(items[i].Params)
+	}
+	r.Confirmation.Items = items
+	return r
+}
+
 // TxRequest is a Request for a mode that works inside a transaction.
 type TxRequest[TTx any] struct {
 	Request
@@ -89,6 +102,7 @@ func (b *Broker[TTx]) newAttempt(method string, mode store.Mode, req Request, no
 	if err := store.ValidateGuards(req.Guards); err != nil {
 		return nil, err
 	}
+	req = req.clone()
 	digest, err := contract.DigestOf(req.Confirmation.Proposal())
 	if err != nil {
 		return nil, err
@@ -117,6 +131,11 @@ func (a *attempt) holds(s store.Standing) bool { return s.Claim != nil && s.Clai
 // used (S23), but not its end. A client that hangs up never costs an outcome.
 func (b *Broker[TTx]) detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), b.cfg.StoreTimeout)
+}
+
+// bounded is a context for calls on the store before anything is known of the attempt's own: they end with the caller's, too.
+func (b *Broker[TTx]) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, b.cfg.StoreTimeout)
 }
 
 // leaseEnd is when executors must be done under a lease that is being asked for now: a while before its end, on this process's

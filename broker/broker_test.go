@@ -3,6 +3,7 @@ package broker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -64,6 +65,32 @@ func TestLimits(t *testing.T) {
 type recorder struct{ events []broker.Event }
 
 func (r *recorder) Observe(_ context.Context, e broker.Event) { r.events = append(r.events, e) }
+
+// S21, S22: what Resolve has settled just now is told apart from what an executor did, but not in its result.
+func TestResolvedIsObserved(t *testing.T) {
+	seen := &recorder{}
+	b, err := broker.New(memstore.New(nil), &broker.Config{Observer: seen})
+	require.NoError(t, err)
+	c, err := b.Propose(t.Context(), "firm-a", forums("x"))
+	require.NoError(t, err)
+	_, err = b.Execute(t.Context(), broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface},
+		func(context.Context, broker.Item) (broker.Outcome, error) {
+			return broker.Outcome{}, errors.New("lost")
+		})
+	require.NoError(t, err)
+	var answers []string
+	for _, v := range []broker.Verdict{broker.StillUnknown("not read"), broker.FoundApplied("forum/1", "read"), broker.FoundApplied("forum/1", "read")} {
+		res, err := b.Resolve(t.Context(), broker.Resolution{Tenant: "firm-a", Key: c.IdempotencyKey, By: "on-call"},
+			func(context.Context, broker.Item) (broker.Verdict, error) { return v, nil })
+		answers = append(answers, broker.AnswerOf(res, err))
+	}
+	assert.Equal(t, []string{"ambiguous", "executed", "replayed"}, answers)
+	var told []string
+	for _, e := range seen.events[2:] {
+		told = append(told, e.Answer)
+	}
+	assert.Equal(t, []string{"ambiguous", "resolved", "replayed"}, told)
+}
 
 // S22: an observer and a logger are told method, answer and counts of every call, and no tenant, key, content or outcome.
 func TestObservation(t *testing.T) {

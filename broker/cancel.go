@@ -16,7 +16,7 @@ import (
 // A key that was confirmed before is not changed: the result is then what a confirm would be answered, replayed. Cancelling
 // twice is the same. Two round trips. Errors: *[contract.InvalidError], [contract.ErrDenied], [contract.ErrNotMinted]
 // (a key that Propose did not mint cannot be cancelled, also with AcceptUnmintedKeys), [contract.ErrInProgress],
-// [contract.ErrUnavailable].
+// [contract.ErrExpired] of a proposal whose content was purged: it cannot run any more; [contract.ErrUnavailable].
 func (b *Broker[TTx]) Cancel(ctx context.Context, tenant string, key uuid.UUID) (res *contract.OperationResult, err error) {
 	defer func(start time.Time) { b.observe(ctx, "cancel", start, res, err) }(time.Now())
 	s, err := b.read(ctx, "cancel", tenant, key)
@@ -29,6 +29,9 @@ func (b *Broker[TTx]) Cancel(ctx context.Context, tenant string, key uuid.UUID) 
 	}
 	if s.Claim != nil {
 		return told(c, s.Claim)
+	}
+	if len(c.Items) == 0 {
+		return nil, contract.ErrExpired
 	}
 	attemptID, err := uuid.NewRandom()
 	if err != nil {

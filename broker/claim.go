@@ -126,7 +126,7 @@ func (b *Broker[TTx]) admit(ctx context.Context, claims store.Claims, a *attempt
 	if denied == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	s, err := claims.Lookup(ctx, store.LookupParams{ID: a.keyID(), Guards: a.Guards})
 	if err != nil {

@@ -44,9 +44,10 @@ type Config struct {
 	// Limits of what is accepted; they can only be lowered. Default [contract.DefaultLimits].
 	Limits contract.Limits
 
-	// Authorize is asked on every call but Propose, before anything that is stored is shown or changed (S33): a replay is
-	// only shown to those who may see it now. A nil error allows; any other refuses with contract.ErrDenied, unless its chain
-	// holds a [contract.Failure], which is then the answer. Default: everything is allowed.
+	// Authorize is asked on every call but Propose, before anything that is stored is shown or changed (S33): a replay is only shown
+	// to those who may see it now. But a guard that is not met, and a key that stands for other content, are told before a denial:
+	// whoever may ask at all can find out whether a guess is the content. A nil error allows; any other refuses with
+	// contract.ErrDenied, unless its chain holds a [contract.Failure], which is then the answer. Default: everything is allowed.
 	Authorize func(ctx context.Context, a Access) error
 
 	// Observer is told the end of every call. Default none.

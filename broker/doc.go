@@ -6,8 +6,8 @@
 //
 // The system proposes ([Broker.Propose] mints the key), a person confirms, and the service executes. The mode is the method:
 //
-//   - [Broker.ExecuteAtomic] for effects in the same database: the claim, the effects and their outcomes commit together, all
-//     or nothing; [Broker.ExecuteTx] does the same in a transaction of the caller's.
+//   - [Broker.ExecuteAtomic] for effects in the same database: the claim, the effects and their outcomes commit together; an item
+//     that fails is undone alone. [Broker.ExecuteTx] does the same in a transaction of the caller's.
 //   - [Broker.ExecutePerItem] for effects in the same database, item by item, in batches of any size.
 //   - [Broker.Execute] for effects anywhere else: the claim is committed before the executor runs, so that at most one
 //     attempt is ever made; what a crash leaves open is resolved by reading, never by running again.

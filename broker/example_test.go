@@ -59,7 +59,7 @@ func ExampleBroker_Execute() {
 	// needs attention: true
 }
 
-// The claim and the effects commit together, or not at all.
+// The claim, the effects and the outcomes commit together, or not at all.
 func ExampleBroker_ExecuteTx() {
 	ctx, st := context.Background(), memstore.New(nil)
 	b, _ := broker.New(st, nil)
@@ -82,6 +82,36 @@ func ExampleBroker_ExecuteTx() {
 	// executed - committed: false
 	// executed - committed: true
 	// replayed - committed: true
+}
+
+// A failed item is undone alone, and the others stay. Where all items are wanted or none, the caller rolls back.
+func ExampleBroker_ExecuteTx_allOrNone() {
+	ctx, st := context.Background(), memstore.New(nil)
+	b, _ := broker.New(st, nil)
+	c, _ := b.Propose(ctx, "firm-a", forums("NCLT Mumbai", "NCLT Delhi"))
+	req := broker.TxRequest[*memstore.Tx]{Request: broker.Request{Tenant: "firm-a", Confirmation: c, Current: surface}}
+	taken := true
+	addForum := func(_ context.Context, _ *memstore.Tx, it broker.Item) (broker.Outcome, error) {
+		if it.ID == "2" && taken {
+			return broker.Outcome{}, errors.New("there is a forum of that name")
+		}
+		return broker.Applied("forum/" + it.ID), nil // writes through the transaction
+	}
+	for range 2 {
+		tx, _ := st.BeginTx(ctx)
+		res, err := b.ExecuteTx(ctx, tx, req, addForum)
+		if err != nil || res.Err() != nil {
+			_ = tx.Rollback()
+		} else {
+			_ = tx.Commit()
+		}
+		now, _ := b.Lookup(ctx, "firm-a", c.IdempotencyKey)
+		fmt.Println(res.Summary(), "The key is", now.Phase)
+		taken = false
+	}
+	// Output:
+	// 1 of 2 items applied, 1 failed (2). The key is proposed
+	// 2 of 2 items applied. The key is completed
 }
 
 // A confirm on a surface that has moved is refused before anything is claimed.

@@ -16,6 +16,9 @@ import (
 // up. An error beats the outcome. An error leaves the item ambiguous, unless it says that nothing happened: it is marked by
 // [NotApplied], or it is a [contract.Failure] with a code whose effect is none. A panic leaves it ambiguous. None of them
 // keeps the other items from running.
+//
+// The text of an error becomes the item's detail, cut to [contract.MaxDetail] bytes: it is stored, replayed and sent to the client.
+// Of an SQL error only the SQLSTATE is kept, since databases quote values. Return a text of your own where others may do so, too.
 type Executor func(ctx context.Context, it Item) (Outcome, error)
 
 // Execute carries out a confirmed operation whose effects are outside the database. The claim is committed on its own

@@ -19,12 +19,16 @@ const MaxTxItems = 62
 // transaction aborted, a panic, and an outcome that says nothing. None of them sinks the other items; but a serialization
 // failure or a deadlock is the whole transaction's.
 //
-// It must not end the transaction. PostgreSQL's refuses Commit and Rollback; SQLite's cannot, and what was done is then
-// reported as [contract.ErrTxEnded].
+// It must not end the transaction. PostgreSQL's handle refuses Commit and Rollback, and SQLite every commit while it runs;
+// what was done otherwise is reported as [contract.ErrTxEnded]. The text of an error is kept as [Executor] says.
 type TxExecutor[TTx any] func(ctx context.Context, tx TTx, it Item) (Outcome, error)
 
 // ExecuteTx carries out a confirmed operation in the caller's transaction: claim, effects (one savepoint per item), outcomes
-// and completion. If the caller commits, all of it happened, exactly once per key; if not, nothing did.
+// and completion. If the caller commits, all of that stands, exactly once per key; if not, none of it, and the key can be confirmed
+// again.
+//
+// A failed item is undone alone: the others, and the claim, stay. Where all items are wanted or none, roll back when the result's Err
+// is not nil.
 //
 // The result is provisional until the caller's commit has succeeded: do not show it before. After a commit whose end is not
 // known, Lookup tells. After contract.ErrRetryTx roll back and run the transaction again; after every refusal (see
@@ -114,8 +118,8 @@ func (b *Broker[TTx]) readSurface(ctx context.Context, tx TTx, req TxRequest[TTx
 		return nil, err
 	}
 	if err := undone[0]; err != nil {
-		f := contract.ErrUnavailable.With(err)
-		f.Effect, f.Message = contract.EffectNone, "the surface could not be read; nothing was done; confirm again later"
+		f := contract.ErrUnavailable.With(err) // nobody has looked whether an earlier confirm is under way
+		f.Message = "the surface could not be read; this request did nothing; confirm again later"
 		return nil, f
 	}
 	return nil, nil
@@ -153,7 +157,7 @@ var errNothingToKeep = errors.New("nothing to keep")
 func rolledBack(itemID string, reason error) contract.OperationItemOutcome {
 	out := contract.OperationItemOutcome{
 		ItemID: itemID, State: contract.Failed, Reason: contract.ReasonRolledBack,
-		Detail: "the executor went on after an SQL error, which had undone its writes: " + reason.Error(),
+		Detail: "the executor went on after an SQL error, which had undone its writes: " + textOf(reason),
 	}
 	return out.Clean()
 }

@@ -48,7 +48,9 @@ func (b *Broker[TTx]) Mutate(ctx context.Context, m Mutation[TTx]) (r contract.R
 func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied error) (*store.Fenced, contract.Receipt, error) {
 	var none contract.Receipt
 	claim := m.claimParams(b.cfg.Lease)
-	tx, s, err := b.store.Begin(ctx, store.Opening{ID: m.keyID(), Claim: &claim})
+	beginCtx, begun := b.bounded(ctx)
+	defer begun()
+	tx, s, err := b.store.Begin(beginCtx, store.Opening{ID: m.keyID(), Claim: &claim})
 	if err != nil {
 		return nil, none, m.beginFault(err)
 	}
@@ -61,7 +63,9 @@ func (b *Broker[TTx]) mutateOnce(ctx context.Context, m *mutation[TTx], denied e
 		err = answered
 	}
 	if err != nil || r != nil {
-		_ = b.store.Rollback(endCtx, tx)
+		if ended := b.store.Rollback(endCtx, tx); errors.Is(ended, store.ErrTxEnded) && err != nil {
+			err = ended
+		}
 		if err != nil {
 			return nil, none, m.refusal(err)
 		}
@@ -106,7 +110,7 @@ func (m *mutation[TTx]) told(s store.Standing) (*contract.Receipt, error) {
 	case s.Claim.Mode == store.ModeSeal:
 		return nil, contract.ErrSealed
 	case s.Claim.Digest != m.digest || s.Claim.Mode != store.ModeMutation:
-		return nil, &contract.ConflictError{Failure: *contract.ErrKeyReused}
+		return nil, &contract.ConflictError{Failure: *contract.ErrOperationReused}
 	}
 	return m.doc.standing(s.Claim)
 }
@@ -306,7 +310,7 @@ func (b *Broker[TTx]) observeReceipt(ctx context.Context, a *attempt, held store
 	ctx, cancel := b.detached(ctx)
 	defer cancel()
 	s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: a.keyID()})
-	if err != nil || s.Claim != nil && receiptAgrees(s.Claim, r) {
+	if err != nil || s.Claim != nil && receiptAgrees(s.Claim, r) || forgotten(s.Claim) {
 		return
 	}
 	_ = b.store.Keep().Observe(ctx, store.ObserveParams{Fenced: held, Item: receiptItem, Outcome: data})

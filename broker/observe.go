@@ -28,6 +28,8 @@ type Event struct {
 // AnswerOf names how a call was answered, in one word of a closed set, for metrics and logs: "executed", "replayed",
 // "ambiguous", "cancelled" or "pruned" for a result; for a refusal the last part of its reason, such as "stale", "key_reused",
 // "in_progress" or "not_minted"; "ok" for a call that has no result; "error" for anything else.
+//
+// A result that [Broker.Resolve] has just settled is "executed" here as well; Event.Answer tells it apart as "resolved".
 func AnswerOf(res *contract.OperationResult, err error) string {
 	if err != nil {
 		return refusalAnswer(err)

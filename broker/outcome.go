@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/confirmexec/confirmexec/contract"
 )
 
@@ -36,24 +38,24 @@ type notApplied struct{ error }
 
 func (n notApplied) Unwrap() error { return n.error }
 
-// knownNoEffect says whether err is proof that nothing happened: it is marked by NotApplied, or it is a failure whose code
-// or evidence says so. Of errors that are joined, all must be.
-func knownNoEffect(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // it walks the chain itself
-	case notApplied:
+// KnownNoEffect is what [contract.KnownNoEffect] asks.
+func (notApplied) KnownNoEffect() bool { return true }
+
+// knownNoEffect says whether an executor's error is proof that nothing happened: it is marked by NotApplied, or it is a failure
+// whose code or evidence says so.
+func knownNoEffect(err error) bool { return contract.KnownNoEffect(err) && !unread(err) }
+
+// unread says whether an InvalidError is among what speaks for err: it may be the target's answer, which could not be read.
+func unread(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case interface{ KnownNoEffect() bool }:
+		return false
+	case *contract.InvalidError:
 		return true
-	case *contract.Failure:
-		return e.KnownNoEffect()
 	case interface{ Unwrap() []error }:
-		errs := e.Unwrap()
-		for _, err := range errs {
-			if !knownNoEffect(err) {
-				return false
-			}
-		}
-		return len(errs) > 0
+		return slices.ContainsFunc(e.Unwrap(), unread)
 	case interface{ Unwrap() error }:
-		return knownNoEffect(e.Unwrap())
+		return unread(e.Unwrap())
 	}
 	return false
 }

@@ -42,7 +42,7 @@ func (b *Broker[TTx]) ExecutePerItem(ctx context.Context, req Request, exec TxEx
 		switch {
 		case err == nil:
 			deadline = renewed
-		case b.leaseRanOut(ctx, a, err):
+		case errors.Is(err, errNotBegun), b.leaseRanOut(ctx, a, err):
 			deadline = time.Time{}
 		default:
 			return b.unrecorded(ctx, a, *held, res.Outcomes, err)
@@ -57,17 +57,20 @@ func (b *Broker[TTx]) ExecutePerItem(ctx context.Context, req Request, exec TxEx
 func (b *Broker[TTx]) commitItem(ctx context.Context, a *attempt, held store.Fenced, i int, deadline time.Time, exec TxExecutor[TTx]) (
 	contract.OperationItemOutcome, error,
 ) {
-	it := a.item(i, held)
+	itemID := a.Confirmation.Items[i].ID
 	var out contract.OperationItemOutcome
-	for try := range maxTries {
-		_ = backOff(context.WithoutCancel(ctx), try)
+	for try, busy := 0, 0; try < maxTries; try++ {
+		_ = backOff(context.WithoutCancel(ctx), try+busy)
 		var err error
-		out, err = b.tryItem(ctx, a, held, it, deadline, exec)
+		out, err = b.tryItem(ctx, a, held, a.item(i, held), deadline, exec)
 		switch {
+		case errors.Is(err, errNotBegun) && time.Now().Before(deadline):
+			try, busy = try-1, busy+1
+			continue
 		case err == nil && out.State == contract.Applied:
 			return out, nil // recorded with its commit
 		case errors.Is(err, store.ErrRetryTx):
-			out = transactional(it.ID, describe(Outcome{}, contract.ErrRetryTx))
+			out = transactional(itemID, describe(Outcome{}, contract.ErrRetryTx))
 			continue
 		case err != nil:
 			return out, err
@@ -76,6 +79,9 @@ func (b *Broker[TTx]) commitItem(ctx context.Context, a *attempt, held store.Fen
 	}
 	return out, b.progress(ctx, a, held, out, "")
 }
+
+// errNotBegun is an item's transaction that waited in vain: nothing of it has happened, and it can be begun again.
+var errNotBegun = errors.New("not begun")
 
 // tryItem runs an item once. An applied outcome is committed together with its record; any other is rolled back, and not
 // recorded yet.
@@ -87,6 +93,9 @@ func (b *Broker[TTx]) tryItem(ctx context.Context, a *attempt, held store.Fenced
 	tx, _, err := b.store.Begin(beginCtx, store.Opening{ID: held.ID, Hold: &held, Guards: a.Guards})
 	if errors.Is(err, store.ErrGuard) {
 		return transactional(it.ID, describe(Outcome{}, contract.ErrGuardNotMet)), nil
+	}
+	if errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLockTimeout) {
+		return notStarted(it.ID), errNotBegun
 	}
 	if err != nil {
 		return out, err
@@ -154,10 +163,10 @@ func notCommitted(itemID string, cause error) contract.OperationItemOutcome {
 	return out.Clean()
 }
 
-// causeText is the driver's text of an executor's own SQL error, which belongs to the outcome and not to an error of ours.
+// causeText is what an outcome says of the error behind one of the store's.
 func causeText(err error) string {
 	if e, ok := errors.AsType[*store.Error](err); ok && e.Cause != nil {
-		return e.Cause.Error()
+		return textOf(e.Cause)
 	}
-	return err.Error()
+	return textOf(err)
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -89,7 +88,7 @@ func (b *Broker[TTx]) observeLate(ctx context.Context, a *attempt, held store.Fe
 		return
 	}
 	for _, o := range said {
-		if o.State == contract.Ambiguous || agrees(s.Claim, o) {
+		if o.State == contract.Ambiguous || agrees(s.Claim, o) || forgotten(s.Claim) {
 			continue
 		}
 		_ = b.store.Keep().Observe(ctx, store.ObserveParams{
@@ -115,6 +114,11 @@ func agrees(claim *store.Claim, o contract.OperationItemOutcome) bool {
 	return false
 }
 
+// forgotten says whether a purge has taken what a completed claim told: nothing can agree with it or contradict it any more.
+func forgotten(claim *store.Claim) bool {
+	return claim != nil && claim.Completed && claim.Outcomes == nil
+}
+
 // firstRun marks what was read back as the answer of the attempt that made it.
 func firstRun(res *contract.OperationResult) *contract.OperationResult {
 	if res != nil {
@@ -125,5 +129,5 @@ func firstRun(res *contract.OperationResult) *contract.OperationResult {
 
 // encodeContent is the form in which content is stored; contentOf reads it.
 func encodeContent(p contract.OperationProposal) ([]byte, error) {
-	return json.Marshal(p)
+	return p.MarshalJSON() // json.Marshal would make six bytes of a <, beyond the limits that it is read with
 }

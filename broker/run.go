@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,19 +38,22 @@ type Item struct {
 
 func (a *attempt) item(i int, held store.Fenced) Item {
 	c := a.Confirmation
+	item := c.Items[i]
+	item.Params = bytes.Clone(item.Params) // an executor may change it, and be called again
 	return Item{
-		Item: c.Items[i], Index: i, Tenant: a.Tenant,
-		OperationKey: held.Key, IdempotencyKey: itemKey(held.ID, c.Items[i].ID), Fence: held.Fence, Attempt: held.Attempt,
+		Item: item, Index: i, Tenant: a.Tenant,
+		OperationKey: held.Key, IdempotencyKey: ItemKey(a.Tenant, held.Key, item.ID), Fence: held.Fence, Attempt: held.Attempt,
 		Expected: contract.CurrentSurfaceState{SurfaceKey: c.SurfaceKey, ContractVersion: c.ContractVersion},
 	}
 }
 
-// itemKey derives an item's key from its operation's: a UUID of version 8 (RFC 9562) over the key, the tenant and the item
-// id, of which the tenant's length is fixed by a prefix, so that no two of them run together.
-func itemKey(id store.ID, itemID string) uuid.UUID {
-	data := binary.BigEndian.AppendUint64(nil, uint64(len(id.Tenant)))
-	data = append(append(data, id.Tenant...), itemID...)
-	return uuid.NewHash(sha256.New(), id.Key, data, 8)
+// ItemKey is the idempotency key that an executor and a reader get for an item, as [Item.IdempotencyKey]: for whoever looks at the
+// target by hand. It is derived from the operation's: a UUID of version 8 (RFC 9562) over the key, the tenant and the item id, of
+// which the tenant's length is fixed by a prefix, so that no two of them run together.
+func ItemKey(tenant string, key uuid.UUID, itemID string) uuid.UUID {
+	data := binary.BigEndian.AppendUint64(nil, uint64(len(tenant)))
+	data = append(append(data, tenant...), itemID...)
+	return uuid.NewHash(sha256.New(), key, data, 8)
 }
 
 // returned is what became of a call on the caller's code.
@@ -95,7 +100,25 @@ func describe[T any](value T, err error) returned[T] {
 		return returned[T]{value: value}
 	}
 	_ = errors.Is(err, errProbe) // stores will ask it what it is
-	return returned[T]{err: err, text: err.Error(), reason: reasonOf(err), none: knownNoEffect(err)}
+	return returned[T]{err: err, text: textOf(err), reason: reasonOf(err), none: knownNoEffect(err)}
+}
+
+// textOf is the text of an executor's error as it is stored. A database's own words quote values, so that of an SQL error its SQLSTATE
+// is left; but of a constraint (class 23) they name it and nothing of the row.
+func textOf(err error) string {
+	text := err.Error()
+	var sql interface {
+		error
+		SQLState() string
+	}
+	if !errors.As(err, &sql) || strings.HasPrefix(sql.SQLState(), "23") {
+		return text
+	}
+	state := "SQLSTATE " + sql.SQLState()
+	if words := sql.Error(); words != "" && strings.Contains(text, words) {
+		return strings.ReplaceAll(text, words, state)
+	}
+	return state
 }
 
 var errProbe = errors.New("probe")

@@ -37,6 +37,10 @@ var (
 	ErrKeyReused = &Failure{Code: Aborted, Reason: ReasonKeyReused, Effect: EffectNone,
 		Message: "the key stands for other content; this request did nothing; " +
 			"read what the key stands for, or propose this content under a key of its own"}
+	// ErrOperationReused is ErrKeyReused as the caller of a mutation is told it: errors.Is finds that one.
+	ErrOperationReused = &Failure{Code: Aborted, Reason: ReasonKeyReused, Effect: EffectNone,
+		Message: "the operation stands for other content or another key; this request did nothing; query it; " +
+			"other content is a new operation"}
 	ErrNotMinted = &Failure{Code: NotFound, Reason: ReasonNotMinted,
 		Message: "no such key; nothing was done; confirm with the key of a proposal, unchanged"}
 	ErrExpired = &Failure{Code: FailedPrecondition, Reason: ReasonExpired,
@@ -61,7 +65,8 @@ var (
 		Message: "the store could not be used; look the key up before anything else"}
 	ErrNotConfirmed = &Failure{Code: FailedPrecondition, Reason: ReasonNotConfirmed,
 		Message: "nothing was confirmed under the key, so there is nothing to resolve; Cancel makes sure that it never runs"}
-	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled.
+	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled, or was never started, and
+	// when there is no outcome.
 	ErrUnsettled = &Failure{Code: Aborted, Reason: ReasonUnsettled, Effect: EffectUnknown,
 		Message: "not every item was applied; see the result's outcomes"}
 )
@@ -83,14 +88,22 @@ type ConflictError struct {
 
 // Error tells the code, the reason, what drifted and what to do.
 func (e *ConflictError) Error() string {
+	if e == nil {
+		return "conflict without content"
+	}
 	if len(e.Drift) == 0 {
 		return e.Failure.Error()
 	}
 	return e.Failure.Error() + " (" + e.Drift.String() + ")"
 }
 
-// Unwrap returns the failure.
-func (e *ConflictError) Unwrap() error { return &e.Failure }
+// Unwrap returns the failure; a nil pointer has none.
+func (e *ConflictError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return &e.Failure
+}
 
 // InvalidError is the refusal of a document or a request that breaks the contract's shape or limits. Nothing was
 // written. Its text holds nothing that the document chose: no value, and of Path only the names that this package
@@ -103,11 +116,19 @@ type InvalidError struct {
 
 // Error tells where and what.
 func (e *InvalidError) Error() string {
+	if e == nil {
+		return "refusal without content"
+	}
 	return string(InvalidArgument) + ": " + cmp.Or(e.shown, e.Path, "document") + ": " + e.Problem
 }
 
-// Unwrap returns [ErrInvalid].
-func (e *InvalidError) Unwrap() error { return ErrInvalid }
+// Unwrap returns [ErrInvalid]; a nil pointer, which nobody made by looking at a request, refuses nothing.
+func (e *InvalidError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return ErrInvalid
+}
 
 // invalid is an InvalidError at a path of this package's own words.
 func invalid(path, problem string) error { return &InvalidError{Path: path, Problem: problem} }

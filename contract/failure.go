@@ -75,7 +75,7 @@ type Rule struct {
 	Effect Effect // what the code alone says about the effect: EffectNone or EffectUnknown
 }
 
-// rules holds the retry table of the W02 contract in its order (R1, R16).
+// rules holds the retry table of the Agent contract in its order (R1, R16).
 var rules = [...]Rule{
 	{InvalidArgument, 3, FixRequest, EffectNone},
 	{Unauthenticated, 16, Reauthenticate, EffectNone},
@@ -133,7 +133,7 @@ type Failure struct {
 // Error tells the code, the reason, the message and the current revision, each if it is there.
 func (f *Failure) Error() string {
 	if f == nil {
-		return "failure without content"
+		return "no failure" // as it is printed of a receipt that needs none
 	}
 	text := string(f.Code)
 	if f.Reason != "" {
@@ -175,7 +175,8 @@ func (f *Failure) KnownNoEffect() bool {
 	return ok && r.Effect == EffectNone
 }
 
-// FailureOf returns the first failure in err's chain; false when there is none. It is total: nil has none.
+// FailureOf returns the first failure in err's chain; false when there is none. It is total: nil has none. Whether all of err
+// is proof that nothing happened, [KnownNoEffect] says: the failure may be joined with errors that prove nothing.
 func FailureOf(err error) (*Failure, bool) {
 	f, ok := errors.AsType[*Failure](err)
 	return f, ok && f != nil

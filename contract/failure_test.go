@@ -97,6 +97,26 @@ func TestFailureMatching(t *testing.T) {
 	}
 }
 
+// R27, R32: whoever sent a mutation is told of its operation; it is the same refusal as that of a confirm, whose caller is told of
+// proposals.
+func TestKeyReusedByAMutation(t *testing.T) {
+	assert.ErrorIs(t, ErrOperationReused, ErrKeyReused)
+	assert.ErrorIs(t, &ConflictError{Failure: *ErrOperationReused}, ErrKeyReused)
+	told := *ErrOperationReused
+	told.Message = ErrKeyReused.Message
+	assert.Equal(t, *ErrKeyReused, told)
+	assert.NotContains(t, ErrOperationReused.Message, "propos")
+	assert.Contains(t, ErrOperationReused.Message, "operation")
+	assert.Contains(t, ErrKeyReused.Message, "propose")
+}
+
+// R1, S22: a receipt without a failure is printed as one, and not as if it had a failure that nobody described.
+func TestNoFailureIsPrinted(t *testing.T) {
+	var none *Failure
+	assert.Equal(t, "no failure", none.Error())
+	assert.Contains(t, fmt.Sprintf("%+v", Receipt{Result: ResultApplied, Ref: "r"}), "Failure:no failure")
+}
+
 // R1: failures without a reason match by code; with one, by reason alone.
 func TestFailureIs(t *testing.T) {
 	for _, tc := range []struct {
@@ -128,6 +148,19 @@ func TestCodeOf(t *testing.T) {
 	code, ok := CodeOf(&InvalidError{})
 	assert.True(t, ok)
 	assert.Equal(t, InvalidArgument, code)
+}
+
+// R1, R18: a nil pointer in an error, as a careless return makes it, has a text and holds no failure.
+func TestNilPointersInErrors(t *testing.T) {
+	for _, err := range []error{(*Failure)(nil), (*ConflictError)(nil), (*InvalidError)(nil)} {
+		for _, form := range []error{err, fmt.Errorf("wrapped: %w", err), errors.Join(err)} {
+			assert.NotEmpty(t, form.Error())
+			f, ok := FailureOf(form)
+			assert.False(t, ok, "%T %v", err, f)
+			assert.NotErrorIs(t, form, ErrInvalid)
+		}
+	}
+	assert.Equal(t, ErrUnsettled.Error(), (*UnsettledError)(nil).Error())
 }
 
 // S15, R9: a failure proves that nothing happened when its code or its maker says so, and never otherwise.

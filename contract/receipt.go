@@ -108,7 +108,10 @@ var (
 	// ErrSealed is the refusal of an operation that somebody sealed while it was missing, so that it can never run.
 	ErrSealed = &Failure{Code: Aborted, Reason: ReasonSealed, Effect: EffectNone,
 		Message: "the operation was sealed before it arrived; it was not executed and never will be"}
-	// ErrSecondOperation is the refusal of an operation whose execution, permit or other identity another operation has.
+	// ErrSecondOperation is the refusal of an operation whose execution, permit or other identity another operation has. It is also
+	// the answer to a second operation about an execution that was decided on, refused or not: of the contract's two sentences, that a
+	// second attempt returns the first decision (R58) and that a second operation is a conflict (R62), the first one is about the
+	// same operation again. Querying by the identity tells the first decision, which stays for ever (A26).
 	ErrSecondOperation = &Failure{Code: Aborted, Reason: ReasonSecondOperation, Effect: EffectNone,
 		Message: "another operation has this identity; nothing was done; query that one, and do not start another"}
 	// ErrPruned is the answer about an operation whose receipt is no longer kept.

@@ -102,6 +102,9 @@ type UnsettledError struct {
 
 // Error tells the tally and where to look.
 func (e *UnsettledError) Error() string {
+	if e == nil {
+		return ErrUnsettled.Error()
+	}
 	t := e.Tally
 	return fmt.Sprintf("%v (%d applied, %d failed, %d skipped, %d ambiguous)",
 		ErrUnsettled, t.Applied, t.Failed, t.Skipped, t.Ambiguous)

@@ -109,8 +109,9 @@ func TestByHandRefusals(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
-// killed confirms by hand, with a slow registry, and kills the process by SIGKILL when it has entered the first item.
-func killed(t *testing.T, dir, confirmation string, flags ...string) {
+// killed confirms by hand, with a slow registry, and kills the process by SIGKILL when it has entered the first item. It
+// returns what the process said.
+func killed(t *testing.T, dir, confirmation string, flags ...string) string {
 	t.Helper()
 	cmd := program(t, dir, append([]string{"confirm", "-slow", "1m", "-lease", "3s"}, flags...)...)
 	cmd.Stdin = strings.NewReader(confirmation)
@@ -126,6 +127,7 @@ func killed(t *testing.T, dir, confirmation string, flags ...string) {
 	_ = cmd.Wait()
 	require.True(t, entered, said)
 	require.True(t, wasKilled(cmd.ProcessState), cmd.ProcessState)
+	return said
 }
 
 // confirmed confirms by hand until the lease of the confirm that was killed is over.

@@ -223,6 +223,15 @@ func operatorsSQL(t *testing.T) []string {
 	return all
 }
 
+// The page's SQL is for the program sqlite3 of the machine that it is read on, and that may be older than the driver's: what an
+// old one does not know is NULL to it, and a NULL drops rows without a word.
+func TestOperatorsSQLIsOld(t *testing.T) {
+	t.Parallel()
+	for _, sql := range operatorsSQL(t) {
+		assert.NotContains(t, sql, "subsec", "needs SQLite 3.42")
+	}
+}
+
 // checkStanding checks what two walks leave for somebody to settle: mode, completed, ambiguous, contested.
 func checkStanding(t *testing.T, standing []string) {
 	t.Helper()
@@ -433,6 +442,42 @@ func TestFlagsAnywhere(t *testing.T) {
 	r := start(t, dir, "", "-json", "resolve", "purge")
 	assert.Equal(t, exitOK, r.status, r.err)
 	assert.Equal(t, 2, strings.Count(r.out, `"ok":true`), r.out)
+}
+
+// reasonsOf are the last parts of the reasons that the non-test files of a package name, in its words.
+func reasonsOf(t *testing.T, pkg string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", pkg, "*.go"))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`(?m)(?:Reason = |Reason: )"(?:[a-z_]+\.)*([a-z_]+)"`)
+	var reasons []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, found := range named.FindAllStringSubmatch(sample(t, file), -1) {
+			reasons = append(reasons, found[1])
+		}
+	}
+	return reasons
+}
+
+// Every reason that an answer or an item can have has its row in the operators' page.
+func TestOperatorsKnowEveryReason(t *testing.T) {
+	t.Parallel()
+	page := sample(t, filepath.Join("..", "docs", "operators.md"))
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)`.* \\|$").FindAllStringSubmatch(page, -1)
+	known := map[string]bool{}
+	for _, row := range rows {
+		known[row[1]] = true
+	}
+	for pkg, atLeast := range map[string]int{"contract": 33, "broker": 2, "fencing": 27} {
+		reasons := reasonsOf(t, pkg)
+		assert.GreaterOrEqual(t, len(reasons), atLeast, pkg)
+		for _, reason := range reasons {
+			assert.True(t, known[reason], "%s: %s has no row", pkg, reason)
+		}
+	}
 }
 
 // Every answer of the table in the main README has its row in the operators' page.

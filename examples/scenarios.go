@@ -36,7 +36,7 @@ var scenarios = []scenario{
 		expectation{"key_reused", 1, none, false}, sameKeyOtherContent},
 	{"never-minted", "a key that the server did not mint", expectation{"not_minted", 0, none, false}, neverMinted},
 	{"other-firm", "another firm confirms the same key", expectation{"executed", 2, applied1, false}, otherFirm},
-	{"transaction", "effects in the same database, all or nothing",
+	{"transaction", "effects in the same database",
 		expectation{"executed", 0, contract.Tally{Applied: 2}, false}, transaction},
 	{"cancel", "cancelled before a late confirm",
 		expectation{"cancelled", 0, contract.Tally{Skipped: 1}, true}, cancelled},

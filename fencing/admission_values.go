@@ -10,7 +10,7 @@ import (
 // StartAdmission begins an agent's admission, closed and in generation 1; one that was started stays as it is. Nothing else begins
 // one but a stop, and nothing lowers its generation (R49).
 func (f Fence) StartAdmission(ctx context.Context, agentID string) (Admission, error) {
-	if err := f.mayWrite("/agent_id", agentID, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/agent_id", agentID, contract.MaxMetaText, sessionIs); err != nil {
 		return Admission{}, err
 	}
 	_, a, err := change(ctx, f, admissionName(agentID), Admission.Start)
@@ -38,7 +38,7 @@ func (f Fence) StopAdmission(ctx context.Context, agentID, barrierID string, epo
 func (f Fence) admission(ctx context.Context, agentID string, decide func(Admission) (Admission, contract.Receipt, error)) (
 	contract.Receipt, error,
 ) {
-	if err := f.mayWrite("/agent_id", agentID, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/agent_id", agentID, contract.MaxMetaText, sessionIs); err != nil {
 		return contract.Receipt{}, err
 	}
 	return receipted(ctx, f, admissionName(agentID), decide)
@@ -74,21 +74,21 @@ func (s Space) Admission(ctx context.Context, values store.Values, agentID strin
 // each other, and the store would end one of them with store.ErrRetryTx. SetAdmission needs no such hold, since it swaps what it
 // decided on.
 func AdmissionOpen(agentID string) Check {
-	return admissionCheck(agentID, Admission.Admit)
+	return admissionCheck(agentID, admissionOpen, Admission.Admit)
 }
 
 // AdmissionDrained holds while a barrier is the last one of an agent, and is reached: what depends on it comes after it, and before
 // whatever takes its place. The error is ErrNotDrained (R119). See AdmissionOpen for what not to do with it.
 func AdmissionDrained(agentID, barrierID string) Check {
-	return admissionCheck(agentID, func(a Admission) error {
+	return admissionCheck(agentID, 0, func(a Admission) error {
 		_, err := a.Reached(barrierID)
 		return err
 	})
 }
 
 // admissionCheck decides on an admission under its lock. One that does not exist cannot be locked, and is refused by every check.
-func admissionCheck(agentID string, decide func(Admission) error) Check {
-	return Check{admissionName(agentID), func(ctx context.Context, values store.Values, id store.ValueID) error {
+func admissionCheck(agentID string, kind kinds, decide func(Admission) error) Check {
+	return Check{admissionName(agentID), kind, func(ctx context.Context, values store.Values, id store.ValueID) error {
 		a, _, err := hold[Admission](ctx, values, id)
 		if err != nil {
 			return err

@@ -3,7 +3,7 @@
 //
 // A check that is made before a write, in an interceptor or by a SELECT, is only an early refusal: the fence can move between
 // the two. Here a [Space] holds its fences under row locks until the transaction ends, and the [Fence] that it returns is the only
-// way to write:
+// way to write, each method under the checks that its write is for:
 //
 //	fence, err := space.Hold(ctx, st.Values(tx), fencing.SessionIs(caller), fencing.EpochIs("dispatcher", epoch))
 //	...

@@ -49,7 +49,7 @@ func (s Space) Office(ctx context.Context, values store.Values, scope string) (O
 // EpochIs holds when e is the active epoch of a scope. A scope without an office has none, and refuses every epoch: an empty store
 // never means "the first". The refusal is ErrEpochFenced, with the number of the office that stands.
 func EpochIs(scope string, e Epoch) Check {
-	return Check{officeName(scope), func(ctx context.Context, values store.Values, id store.ValueID) error {
+	return Check{officeName(scope), epochIs, func(ctx context.Context, values store.Values, id store.ValueID) error {
 		o, _, err := hold[Office](ctx, values, id)
 		if err == nil && (e == "" || o.Epoch != e) {
 			err = standing(ErrEpochFenced, o.Number)

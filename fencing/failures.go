@@ -60,7 +60,7 @@ var (
 	ErrExpired = refuse(contract.PermissionDenied, ReasonExpired, "the authorization has expired; nothing was done; a new one is needed")
 	// ErrUnauthorized is the refusal of what needs a new authorization (R82).
 	ErrUnauthorized = refuse(contract.PermissionDenied, ReasonUnauthorized, "this needs a new authorization; nothing was done")
-	// ErrUnfenced is the refusal of a write through the zero Fence.
+	// ErrUnfenced is the refusal of a write through the zero Fence, or through one without the checks that it needs: see [Fence].
 	ErrUnfenced = refuse(contract.FailedPrecondition, ReasonUnfenced,
 		"nothing holds the fence; nothing was done; write through what Space.Hold returned")
 	// ErrPermitFenced is the refusal of a permit of another boot or session generation than the current one (R51).

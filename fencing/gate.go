@@ -108,7 +108,8 @@ func (g *Gate) Open(generation int64) error {
 // calls are active. No call is registered after it has returned, until a newer generation opens the gate.
 //
 // A generation that is older than the gate's closes nothing, and its count is no evidence: the durable generation has moved on, so
-// that close will be refused. A message that slept in a queue does not shut an agent that was opened since.
+// that close will be refused. A message that slept in a queue does not shut an agent that was opened since. A generation that nobody
+// made yet shuts the gate for all that are made up to it: refuse such a close from what stands durably, before Close.
 func (g *Gate) Close(generation int64) (active int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

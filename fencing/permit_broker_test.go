@@ -25,7 +25,9 @@ func newExecuting(t *testing.T) *executing {
 	t.Helper()
 	b, err := broker.New(memstore.New(nil), nil)
 	require.NoError(t, err)
-	return &executing{agentThatKnows(PermitMark{}), b, at, 0}
+	spy := agentThatKnows(PermitMark{})
+	spy.put("admission/a1", openAdmission)
+	return &executing{spy, b, at, 0}
 }
 
 // execute is the Execute of an operation with a permit, as a service has it: the caller's session first, and the permit where the
@@ -42,7 +44,10 @@ func (e *executing) execute(operationID string, p Permit) (contract.Receipt, err
 			return err
 		},
 		Apply: func(ctx context.Context, _ *memstore.Tx) (contract.Receipt, error) {
-			_, err := f.ConsumePermit(ctx, "dispatcher", p, e.now)
+			open, err := f.And(ctx, AdmissionOpen("a1"))
+			if err == nil {
+				_, err = open.ConsumePermit(ctx, "dispatcher", p, e.now)
+			}
 			return contract.Receipt{}, err
 		},
 		Invoke: func(context.Context, broker.Call) (contract.Receipt, error) {

@@ -180,7 +180,8 @@ func TestRefusedPermitIsNotConsumed(t *testing.T) {
 	caller := Caller{"dispatcher", sampleBinding, "e1"}
 	_, err := space.Hold(ctx, spy, SessionIs(caller), checkThat("admission/a1", ErrClosed))
 	require.Equal(t, ErrClosed, err)
-	f, err := space.Hold(ctx, spy, SessionIs(caller))
+	spy.put("admission/a1", openAdmission)
+	f, err := space.Hold(ctx, spy, SessionIs(caller), AdmissionOpen("a1"))
 	require.NoError(t, err)
 	for _, sent := range sentPermits() {
 		if sampleSession.AdmitPermit(sent.p, at) != nil {
@@ -281,9 +282,14 @@ func TestIssuedPermitBecomesVoid(t *testing.T) {
 	_, err = f.ReleaseReservation(ctx, "line-1", r.Lease, applied)
 	require.NoError(t, err)
 	isVoid("released")
-	_, err = f.Reserve(ctx, "line-1", "r2", "a1")
+	r, err = f.Reserve(ctx, "line-1", "r2", "a1")
 	require.NoError(t, err)
 	isVoid("succeeded")
+	_, err = f.ReleaseReservation(ctx, "line-1", r.Lease, Evidence{})
+	require.NoError(t, err)
+	_, err = f.Reserve(ctx, "line-1", "r1", "a1")
+	require.NoError(t, err)
+	isVoid("reserved again under the same id: the token tells them apart")
 }
 
 // R72, R74, R76, R66: what is refused writes nothing, and an execution never has a second permit: not of its reservation, not of a

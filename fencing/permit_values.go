@@ -8,14 +8,14 @@ import (
 )
 
 // IssuePermit issues the permit of a reservation to the agent that was authenticated as peer, in its current session, whatever its
-// request says of that. Hold [SessionIs] and [EpochIs]: a dispatcher that is not the active one issues nothing. See
+// request says of that. It needs [SessionIs] and [EpochIs]: a dispatcher that is not the active one issues nothing. See
 // [Reservation.Issue] for the refusals; ErrPermitted is also that of an execution that has a permit of another reservation.
 //
 // It returns the reservation after it: its revision is the receipt's. A repeated request must not come here: it is answered with
 // its receipt and [Space.Permit] (R71). The store's error, such as store.ErrRetryTx when two ask for the same execution at once,
 // rolls the transaction back.
 func (f Fence) IssuePermit(ctx context.Context, peer string, q PermitRequest) (Permit, Reservation, error) {
-	if err := f.mayWrite("/peer", peer, maxPeer); err != nil {
+	if err := f.mayWrite("/peer", peer, maxPeer, sessionIs, epochIs); err != nil {
 		return Permit{}, Reservation{}, err
 	}
 	s, _, err := hold[Session](ctx, f.values, f.space.id(sessionName(peer)))
@@ -66,7 +66,7 @@ func (s Space) Permit(ctx context.Context, values store.Values, executionID stri
 		return p, false, err
 	}
 	r, err := s.Reservation(ctx, values, p.Resource)
-	return p, err == nil && r.State == ReservationActive && r.ReservationID == p.ReservationID, err
+	return p, err == nil && r.State == ReservationActive && r.ReservationID == p.ReservationID && r.Token == p.Token, err
 }
 
 func permitName(executionID string) string { return "permit/" + executionID }

@@ -7,7 +7,7 @@ import (
 	"github.com/confirmexec/confirmexec/store"
 )
 
-// Reserve reserves a resource for an agent: see [Reservation.Reserve].
+// Reserve reserves a resource for an agent: see [Reservation.Reserve]. Like the others it needs [EpochIs]: reservations are the office's.
 func (f Fence) Reserve(ctx context.Context, resource, reservationID, agentID string) (Reservation, error) {
 	return f.reservation(ctx, resource, func(r Reservation) (Reservation, error) { return r.Reserve(reservationID, agentID) })
 }
@@ -24,7 +24,7 @@ func (f Fence) ReleaseReservation(ctx context.Context, resource string, l Lease,
 }
 
 func (f Fence) reservation(ctx context.Context, resource string, decide func(Reservation) (Reservation, error)) (Reservation, error) {
-	if err := f.mayWrite("/resource", resource, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/resource", resource, contract.MaxMetaText, epochIs); err != nil {
 		return Reservation{}, err
 	}
 	_, r, err := change(ctx, f, reservationName(resource), decide)

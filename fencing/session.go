@@ -95,9 +95,10 @@ func (s Session) admit(says Binding, epoch Epoch, fenced *contract.Failure) erro
 	return nil
 }
 
-// ApproveAgent lets the certificate identity peer be used by an agent in a cell, which may then activate a session.
+// ApproveAgent lets the certificate identity peer be used by an agent in a cell, which may then activate a session. It needs
+// [EpochIs].
 func (f Fence) ApproveAgent(ctx context.Context, peer, agentID, cellID string) (Session, error) {
-	if err := f.mayWrite("/peer", peer, maxPeer); err != nil {
+	if err := f.mayWrite("/peer", peer, maxPeer, epochIs); err != nil {
 		return Session{}, err
 	}
 	_, s, err := change(ctx, f, sessionName(peer), func(s Session) (Session, error) { return s.Approve(agentID, cellID) })
@@ -105,9 +106,9 @@ func (f Fence) ApproveAgent(ctx context.Context, peer, agentID, cellID string) (
 }
 
 // ActivateAgent makes a new session for the agent that was authenticated as peer. The session before is fenced when the transaction
-// commits; writers that hold it are waited for.
+// commits; writers that hold it are waited for. It needs [EpochIs].
 func (f Fence) ActivateAgent(ctx context.Context, peer string, says Binding, epoch Epoch) (Session, error) {
-	if err := f.mayWrite("/peer", peer, maxPeer); err != nil {
+	if err := f.mayWrite("/peer", peer, maxPeer, epochIs); err != nil {
 		return Session{}, err
 	}
 	_, s, err := change(ctx, f, sessionName(peer), func(s Session) (Session, error) { return s.Activate(says, epoch) })
@@ -168,7 +169,7 @@ func (s Space) Session(ctx context.Context, values store.Values, peer string) (S
 // SessionIs holds when c is the current session of its certificate identity: see [Session.Admit]. The session is found by what was
 // authenticated, never by what the caller says.
 func SessionIs(c Caller) Check {
-	return Check{sessionName(c.Peer), func(ctx context.Context, values store.Values, id store.ValueID) error {
+	return Check{sessionName(c.Peer), sessionIs, func(ctx context.Context, values store.Values, id store.ValueID) error {
 		if contract.ValidateText("/peer", c.Peer, maxPeer) != nil {
 			return ErrNoSession // nobody can have approved it
 		}

@@ -178,7 +178,7 @@ func (a Action) state() TaskState {
 
 // StartTask begins the task of an execution: see [Task.Start].
 func (f Fence) StartTask(ctx context.Context, executionID, authorization string) (Task, error) {
-	if err := f.mayWrite("/execution_id", executionID, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/execution_id", executionID, contract.MaxMetaText, epochIs|sessionIs); err != nil {
 		return Task{}, err
 	}
 	_, t, err := change(ctx, f, taskName(executionID), func(t Task) (Task, error) { return t.Start(authorization) })
@@ -189,7 +189,7 @@ func (f Fence) StartTask(ctx context.Context, executionID, authorization string)
 // which answers a repeated request with its receipt before it gets here, and in whose digest execution, revision and action
 // are (R78, R80).
 func (f Fence) ControlTask(ctx context.Context, executionID string, c Control) (contract.Receipt, error) {
-	if err := f.mayWrite("/execution_id", executionID, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/execution_id", executionID, contract.MaxMetaText, epochIs|sessionIs); err != nil {
 		return contract.Receipt{}, err
 	}
 	return receipted(ctx, f, taskName(executionID), func(t Task) (Task, contract.Receipt, error) { return t.Control(c) })

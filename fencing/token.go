@@ -34,7 +34,7 @@ const problemToken = "must be at least 1"
 // ShowToken shows a fencing token to a resource, whose mark is durable with the transaction's commit. The error is ErrTokenStale with
 // the highest token seen.
 func (f Fence) ShowToken(ctx context.Context, resource string, token int64, holder string) (Mark, error) {
-	if err := f.mayWrite("/resource", resource, contract.MaxMetaText); err != nil {
+	if err := f.mayWrite("/resource", resource, contract.MaxMetaText, epochIs|sessionIs); err != nil {
 		return Mark{}, err
 	}
 	_, m, err := change(ctx, f, "token/"+resource, func(m Mark) (Mark, error) { return m.Show(token, holder) })

@@ -128,13 +128,21 @@ func (b *book) decide(op *operation, d contract.Decision, delivery contract.Deli
 	}
 }
 
-// held is the decision about a send that did nothing, while another may have done something: what a later send is told does not
-// tell what became of an earlier one.
+// held is the decision about a send that did nothing, while another may have done something.
 func (op *operation) held(d contract.Decision) contract.Decision {
 	if op.open == 0 {
 		return d
 	}
-	unknown := contract.Decide(op.method, nil, contract.SentUnknown)
+	return held(op.method, d)
+}
+
+// held is what is left of a decision when something else may have done what it says was not done: what one send is told does not
+// tell what became of another.
+func held(m contract.Method, d contract.Decision) contract.Decision {
+	if m.ReadOnly || d.Effect != contract.EffectNone {
+		return d
+	}
+	unknown := contract.Decide(m, nil, contract.SentUnknown)
 	unknown.SameOperation = unknown.SameOperation && d.SameOperation
 	return unknown
 }

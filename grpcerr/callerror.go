@@ -14,7 +14,8 @@ import (
 //
 // errors.As finds it, status.FromError finds the status that the call ended with, and [contract.FailureOf] finds a failure whose
 // effect is the decision's, so that an executor of the broker can return the error as it is. A read has no effect of its own, and
-// proves nothing about what its caller did before it: the failure found there has an unknown effect.
+// proves nothing about what its caller did before it: the failure found there has an unknown effect. A handler that returns the
+// error tells its own caller of an unknown effect, whatever this call's was ([Codec.ToStatus]).
 type CallError struct {
 	// Method is the full name.
 	Method string
@@ -49,7 +50,7 @@ var (
 		Message: "the interceptor's stats handler does not see its calls, so nothing can be said of them; use grpcerr.DialOptions"}
 	// ErrNotAnswered is a call that has certainly had no effect, and no answer of the receiver's.
 	ErrNotAnswered = &contract.Failure{Code: contract.Unavailable, Reason: ReasonNotAnswered, Effect: contract.EffectNone,
-		Message: "there was no answer, and nothing was done"}
+		Message: "there was no answer; nothing was done"}
 	// ErrNotResent is the refusal to send an operation a second time: the decision about the call before it does not allow that, or
 	// asks for an action first; see [WithActionDone]. Nothing was sent.
 	ErrNotResent = &contract.Failure{Code: contract.FailedPrecondition, Reason: ReasonNotResent, Effect: contract.EffectUnknown,
@@ -62,14 +63,30 @@ var (
 
 // Error tells the method, the status code, the failure or why there is none, and the decision.
 func (e *CallError) Error() string {
+	if e == nil {
+		return "call error without content"
+	}
 	return fmt.Sprintf("%s: %s: %s; delivery %s; next %s", e.Method, e.status.Code(), e.failure().Error(), e.Delivery, e.Decision.Action)
 }
 
-// GRPCStatus returns the status that the call ended with, never an OK one.
-func (e *CallError) GRPCStatus() *status.Status { return e.status }
+// GRPCStatus returns the status that the call ended with, never an OK one; nil for a nil pointer.
+func (e *CallError) GRPCStatus() *status.Status {
+	if e == nil {
+		return nil
+	}
+	return e.status
+}
 
-// Unwrap returns the failure with the decision's effect.
-func (e *CallError) Unwrap() error { return e.failure() }
+// Relayed is true: who returns this error tells of another call than the one that he was asked for. See [contract.FailureToTell].
+func (*CallError) Relayed() bool { return true }
+
+// Unwrap returns the failure with the decision's effect; a nil pointer has none.
+func (e *CallError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.failure()
+}
 
 // failure is the receiver's failure or this library's own, with the effect that is known of the whole operation.
 func (e *CallError) failure() *contract.Failure {

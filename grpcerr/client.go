@@ -5,6 +5,9 @@ import (
 	"errors"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/confirmexec/confirmexec/contract"
 )
@@ -19,7 +22,10 @@ func (g *Guard) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	) error {
 		m := g.cfg.Methods.Of(name)
 		once := func(c *flight, opts []grpc.CallOption) *CallError {
-			err := invoke(c.observe(ctx), name, req, reply, cc, g.probed(c.evidence, opts)...)
+			err := c.keep(ctx, cc)
+			if err == nil {
+				err = invoke(c.observe(ctx), name, req, reply, cc, g.probed(c.evidence, opts)...)
+			}
 			return c.end(err, reply)
 		}
 		if m.ReadOnly {
@@ -58,6 +64,17 @@ func (c *flight) observe(ctx context.Context) context.Context {
 	return context.WithValue(ctx, evidenceKey{c.guard}, c.evidence)
 }
 
+// keep does not hand on a call whose context or connection is over, and says so. gRPC would not begin with it, and there would be no
+// attempt to tell that from an interceptor that sent it elsewhere.
+func (c *flight) keep(ctx context.Context, cc *grpc.ClientConn) error {
+	err := status.FromContextError(ctx.Err()).Err()
+	if err == nil && cc.GetState() == connectivity.Shutdown {
+		err = status.Error(codes.Canceled, "the client connection is closed")
+	}
+	c.evidence.kept.Store(err != nil)
+	return err
+}
+
 // admit enters the operation of a mutation into the book, or refuses to send it.
 func (c *flight) admit(ctx context.Context, req any) *CallError {
 	g := c.guard
@@ -92,8 +109,8 @@ func (g *Guard) refusal(op operation, why *contract.Failure) *CallError {
 func (c *flight) end(err error, reply any) *CallError {
 	counted := c.guard.counted()
 	end := c.evidence.ending(err)
-	if below, ok := errors.AsType[*CallError](end.err); ok && below.Method == c.method.Name {
-		e := *below // of another Guard, nearer to the connection: it knows more
+	if below, ok := errors.AsType[*CallError](end.err); ok && c.believes(below, end) {
+		e := *below
 		c.decide(e.Decision, &e)
 		return &e
 	}
@@ -108,6 +125,16 @@ func (c *flight) end(err error, reply any) *CallError {
 	return c.succeed(end, reply, counted)
 }
 
+// believes says whether another Guard, nearer to the connection or at another one, knows more of the call. That nothing was done it
+// knows of what it has sent itself, and so not where something has gone out here, nor together with another error.
+func (c *flight) believes(below *CallError, end ending) bool {
+	if below.Method != c.method.Name {
+		return false
+	}
+	_, alone := end.err.(*CallError) //nolint:errorlint // what is wrapped may hide another error
+	return c.method.ReadOnly || below.Decision.Effect != contract.EffectNone || alone && !end.sent
+}
+
 // fail is the error of a call; why is nil for the receiver's, if it sent one.
 func (c *flight) fail(end ending, why *contract.Failure, counted bool) *CallError {
 	e := &CallError{
@@ -118,12 +145,16 @@ func (c *flight) fail(end ending, why *contract.Failure, counted bool) *CallErro
 	if why == nil {
 		e.Failure, answered = c.guard.cfg.Codec.FromReply(end.err, end.trailer)
 	}
-	e.Delivery = c.evidence.delivery(answered, counted)
+	e.Delivery = c.evidence.delivery(answered, counted && !end.foreign)
 	told := e.Failure
 	if told == nil && e.Delivery != contract.NeverSent {
 		told, _ = BareFailure(end.err)
 	}
-	c.decide(contract.Decide(c.method, told, e.Delivery), e)
+	d := contract.Decide(c.method, told, e.Delivery)
+	if end.foreign || c.evidence.outs.Load() > 1 { // what the receiver says is of one attempt
+		d = held(c.method, d)
+	}
+	c.decide(d, e)
 	e.status = statusFor(end.err, e.failure())
 	return e
 }

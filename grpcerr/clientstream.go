@@ -25,6 +25,9 @@ func (g *Guard) StreamClientInterceptor() grpc.StreamClientInterceptor {
 		ctx, cancel := context.WithCancel(ctx)
 		s := &clientStream{flight: f, ctx: ctx, cancel: cancel, desc: desc}
 		s.open = func() (grpc.ClientStream, error) {
+			if err := f.keep(ctx, cc); err != nil {
+				return nil, err
+			}
 			return open(f.observe(ctx), desc, cc, name, g.probed(f.evidence, opts)...)
 		}
 		if s.single() {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -144,6 +145,32 @@ func TestTypedErrors(t *testing.T) {
 	st = ToStatus(contract.ErrOutcomeUnknown.With(invalid))
 	assert.Equal(t, contract.ErrOutcomeUnknown.Message, st.Message())
 	assert.NotPanics(t, func() { ToStatus((*contract.InvalidError)(nil)) })
+}
+
+// R18: of errors that are joined all must prove that nothing happened, whichever is first: the code of the first one is told.
+func TestJoinedErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		none bool
+	}{
+		"refusals":                  {errors.Join(contract.ErrDenied, contract.ErrStale, &contract.InvalidError{Problem: "p"}), true},
+		"with one of the commit":    {errors.Join(contract.ErrDenied, errors.New("connection reset")), false},
+		"with an unknown outcome":   {errors.Join(contract.ErrDenied, contract.ErrOutcomeUnknown), false},
+		"with a deadline, wrapped":  {fmt.Errorf("a: %w, b: %w", contract.ErrDenied, context.DeadlineExceeded), false},
+		"with another's status":     {errors.Join(contract.ErrDenied, reply(t, codes.Aborted)), false},
+		"as causes of a failure":    {contract.ErrDenied.With(errors.Join(contract.ErrStale, io.EOF)), true},
+		"of a carrier of its own":   {&carrier{inner: errors.Join(contract.ErrDenied, io.EOF)}, false},
+		"the failure is not first":  {errors.Join(io.EOF, fmt.Errorf("a: %w", contract.ErrDenied)), false},
+		"with a nil pointer to one": {errors.Join(contract.ErrDenied, (*contract.ConflictError)(nil)), false},
+	} {
+		st := ToStatus(c.err)
+		f, ok := FromError(st.Err())
+		require.True(t, ok, name)
+		assert.Equal(t, codes.PermissionDenied, st.Code(), name)
+		assert.ErrorIs(t, f, contract.ErrDenied, name)
+		assert.Equal(t, c.none, f.KnownNoEffect(), name)
+		assert.Equal(t, c.none, strings.Contains(st.Message(), "nothing was done"), name)
+	}
 }
 
 // A status that the handler made stays as it is, without the texts around it; a failure beside it goes first.

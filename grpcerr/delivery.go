@@ -2,11 +2,14 @@ package grpcerr
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"github.com/confirmexec/confirmexec/contract"
 )
@@ -18,19 +21,33 @@ type evidence struct {
 
 	begun, transparent, headers, payloads atomic.Int32
 
+	outs atomic.Int32 // attempts of which something went out
+
 	seen      atomic.Bool // the receiver's marker came: it has begun with the call
 	unwatched atomic.Bool // an attempt was stopped that the stats handler did not count
-	held      atomic.Bool // a second attempt was stopped
+	kept      atomic.Bool // the call was not even handed on
 
 	mu      sync.Mutex
 	trailer metadata.MD // of the latest attempt
-	told    ending      // of the latest attempt that has put anything on a connection
+	last    *ending     // of the latest attempt that has ended
+	told    *ending     // of the latest one that has put anything on a connection
+	going   *attempt    // it may go out, and has not ended
+	over    bool        // the call has ended
 }
 
-// ending is how one attempt ended.
+// ending is how a call ended, or one attempt at it.
 type ending struct {
 	err     error
 	trailer metadata.MD
+	foreign bool // the call's error is not that of an attempt that was counted, or not the last word: nobody knows what it is about
+	sent    bool // something went out, or may still
+}
+
+// is says whether a call's error is that with which the attempt ended. The same text is not enough, since another connection's may
+// be the same, nor is the error that all closed connections share.
+func (e *ending) is(err error) bool {
+	return e != nil && e.err != nil && status.Convert(err) == status.Convert(e.err) &&
+		!errors.Is(err, grpc.ErrClientConnClosing) //nolint:staticcheck // gRPC ends calls with this very error
 }
 
 // attempt is one attempt at a call.
@@ -46,40 +63,59 @@ func (e *evidence) sent() bool {
 	return e.payloads.Load() > 0 || e.stream && e.headers.Load() > 0
 }
 
-// delivery climbs the ladder. Only a call whose attempts were all counted is known not to have been sent.
-func (e *evidence) delivery(answered, counted bool) contract.Delivery {
+// delivery climbs the ladder. Only a call whose attempts were all counted, and that ended as the last of them did, is known not to
+// have been sent: an interceptor that makes an error of its own may have sent it on a way that is not counted.
+func (e *evidence) delivery(answered, known bool) contract.Delivery {
 	switch {
 	case answered:
 		return contract.Answered
 	case e.seen.Load():
 		return contract.ServerSeen
-	case counted && !e.sent() && !e.unwatched.Load():
+	case known && !e.sent() && !e.unwatched.Load():
 		return contract.NeverSent
 	}
 	return contract.SentUnknown
 }
 
-// ending returns how the call ended: as it says itself, or, where a second attempt was stopped, as the first one said.
+// ending returns how the call ended. Of a mutation that went out, this is how its attempt ended, whatever an interceptor has tried
+// after it and was told elsewhere.
 func (e *evidence) ending(err error) ending {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil && e.held.Load() && e.told.err != nil {
-		return e.told
+	e.over = true
+	end := ending{err: err, trailer: e.trailer}
+	if err == nil {
+		return end
 	}
-	return ending{err, e.trailer}
+	end.sent = e.sent() || e.going != nil
+	end.foreign = e.going != nil || !e.kept.Load() && !e.last.is(err) && !e.told.is(err)
+	if e.mutation && e.told != nil {
+		end.trailer = e.told.trailer
+		if e.told.err != nil && !e.told.is(err) {
+			end.err = e.told.err
+		}
+	}
+	return end
 }
 
 // mayGo decides about an attempt before its headers are written. One that is not counted never goes: without its evidence nobody
-// could say afterwards whether it was sent. A mutation that went out goes again only where gRPC repeats it by itself.
+// could say afterwards whether it was sent. Of a mutation one attempt goes at a time, which from here on has it until it has ended:
+// what goes out is only counted later. One that went out goes again only where gRPC repeats it by itself, and after the call has
+// ended nothing does.
 func (e *evidence) mayGo(a *attempt) error {
 	if a == nil {
 		e.unwatched.Store(true)
 		return ErrSetup
 	}
-	if e.mutation && e.sent() && !a.transparent.Load() {
-		e.held.Store(true)
+	if !e.mutation {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over || e.going != nil && e.going != a || e.sent() && !a.transparent.Load() {
 		return ErrNotResent
 	}
+	e.going = a
 	return nil
 }
 
@@ -89,10 +125,12 @@ func (a *attempt) handle(s stats.RPCStats) {
 		a.begin(s)
 	case *stats.OutHeader:
 		a.headers.Add(1)
-		a.out.Store(a.stream || a.out.Load())
+		if a.stream {
+			a.went()
+		}
 	case *stats.OutPayload:
 		a.payloads.Add(1)
-		a.out.Store(true)
+		a.went()
 	case *stats.InHeader:
 		if len(s.Header.Get(HeaderSeen)) > 0 {
 			a.seen.Store(true)
@@ -117,11 +155,21 @@ func (a *attempt) begin(s *stats.Begin) {
 	a.trailer = nil
 }
 
+func (a *attempt) went() {
+	if a.out.CompareAndSwap(false, true) {
+		a.outs.Add(1)
+	}
+}
+
 func (a *attempt) end(s *stats.End) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.going == a {
+		a.going = nil
+	}
+	a.last = &ending{err: s.Error, trailer: a.trailer}
 	if a.out.Load() {
-		a.told = ending{s.Error, a.trailer}
+		a.told = a.last
 	}
 }
 

@@ -288,6 +288,36 @@ func TestRefusedStreamThenAnswered(t *testing.T) {
 	assert.Len(t, p.requests(), 2)
 }
 
+// R12: what the receiver says of the second delivery, that it did nothing, does not tell what the first one did.
+func TestRefusedStreamThenNothingDone(t *testing.T) {
+	for name, id := range map[string]string{"remembered": "op", "not remembered": ""} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t, func(n int, s stream) {
+				if n == 1 {
+					_ = s.WriteRSTStream(s.id, http2.ErrCodeRefusedStream)
+					return
+				}
+				s.headers(true, ":status", "200", "content-type", "application/grpc", "grpc-status", "9",
+					grpcerr.TrailerCode, "FAILED_PRECONDITION", grpcerr.TrailerEffect, "none")
+			})
+			l := dialPeer(t, p)
+			_, err := l.call(l.ctx(), apply, operation(id))
+			e := failed(t, err)
+			assert.Equal(t, contract.Answered, e.Delivery)
+			assert.Equal(t, contract.FailedPrecondition, e.Failure.Code)
+			assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown, SameOperation: true}, e.Decision)
+			require.Len(t, p.requests(), 2)
+			if id != "" {
+				l.refused(e)
+			}
+			_, err = l.call(grpcerr.WithActionDone(l.ctx(), contract.Reconcile), apply, operation(id))
+			assert.ErrorContains(t, err, "FAILED_PRECONDITION")
+			assert.Equal(t, id != "", failed(t, err).Decision.Effect == contract.EffectUnknown, "a later answer is not about it")
+			assert.Len(t, p.requests(), 3)
+		})
+	}
+}
+
 // A server that goes away says up to which request it has begun. One above that is repeated by gRPC on another connection; one
 // below it may have been executed.
 func TestGoAway(t *testing.T) {

@@ -58,17 +58,30 @@
 // bare code that only a server makes, such as ABORTED, the action is believed and the effect is not ([BareFailure]). What a
 // library or a proxy wrote is in the error's GRPCStatus, for people.
 //
+// Interceptors of the caller's own that stand before the options of this package run once for each call, and may refuse it. What
+// those behind them do is within the call. Of a mutation, only an error that is handed on as it came proves that nothing was done:
+// one that an interceptor makes or wraps, or brings from another connection, may be about anything. An interceptor that sends on
+// other connections has to have a [Guard] on each of them: it is seen there whether a call was executed.
+//
 // # What is not sent again
 //
 // A [Guard], which [DialOptions] makes, remembers the operations whose decision forbids another send, or asks for an action
 // before it. It refuses such a send with [ErrNotResent], before anything goes out and whichever layer sends: a retrying
 // interceptor, a loop of the caller's. [WithActionDone] lets the same operation out once more, if the decision is about that action
 // and allows the same operation. What was never sent goes out with the same content at any time. An outcome that is unknown stays
-// unknown: the answer to a later send does not tell what an earlier one did.
+// unknown: the answer to a later send does not tell what an earlier one did, nor, where gRPC repeated a send by itself, the answer
+// to the repetition what the first delivery did.
 //
-// That is memory: it is bounded, and gone with the process. Durable is only the receiver's claim, which gives a second delivery
-// the receipt of the first. It is needed even with one client that never restarts, since gRPC itself repeats a request when the
-// peer says that it has not begun with it, and a proxy that says so may be wrong.
+// That is memory: it is bounded, and gone with the process. A caller that must know over its restarts that an operation was refused
+// or stopped keeps a record of its own: it makes the call in the Invoke of a broker.Mutation and returns what the failure says of it,
+//
+//	f, failed := contract.FailureOf(err)
+//	...
+//	return contract.Receipt{Result: f.Result(), Detail: f.Error(), Failure: f}, nil // REFUSED, STOPPED, CONFLICT, NOT_APPLIED or UNKNOWN
+//
+// Otherwise durable is only the receiver's claim, which gives a second delivery the receipt of the first. It is needed even with one
+// client that never restarts, since gRPC itself repeats a request when the peer says that it has not begun with it, and a proxy that
+// says so may be wrong.
 //
 // Read-only methods are repeated, three times by default: the same bytes, the same metadata, within the deadline.
 //

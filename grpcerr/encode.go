@@ -29,8 +29,9 @@ var errDeadline = &contract.Failure{Code: contract.DeadlineExceeded, Effect: con
 //
 //   - A [contract.Failure], wherever in the error's tree, gives its code's status (R1), with its Message as the text and two
 //     details: one Failure and one ErrorInfo (R3). A cause and the texts of errors around it are not told. The message of a
-//     [contract.InvalidError] is where and what.
-//   - An error that has a gRPC status keeps that status and its details as they are, without the texts around it. If it holds a
+//     [contract.InvalidError] is where and what. Its effect is unknown where it is joined with an error that does not prove that
+//     nothing happened, such as one of the commit: see [contract.FailureToTell]. So it is of a [CallError].
+//   - Another error that has a gRPC status keeps that status and its details as they are, without the texts around it. If it holds a
 //     failure, that is another server's about another call: it is told with an unknown effect, and without other details. A
 //     handler that knows that its own call had no effect either returns the failure itself; see [Codec.FromError].
 //   - [context.DeadlineExceeded] is a failure of that code whose effect is unknown; [context.Canceled] is a bare CANCELLED.
@@ -43,8 +44,8 @@ func (c Codec) ToStatus(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")
 	}
-	if f, ok := contract.FailureOf(err); ok {
-		return c.failureStatus(explained(f, err))
+	if f, ok := contract.FailureToTell(err); ok {
+		return c.failureStatus(f)
 	}
 	if st := statusOf(err); st != nil && st.Code() != codes.OK {
 		return c.relayed(st)
@@ -65,20 +66,7 @@ func (c Codec) relayed(st *status.Status) *status.Status {
 	if !ok {
 		return fit(st)
 	}
-	told := *f
-	told.Effect = contract.EffectUnknown
-	return c.failureStatus(&told)
-}
-
-// explained returns the failure with the text of the InvalidError that it comes from: that text is written to be shown.
-func explained(f *contract.Failure, err error) *contract.Failure {
-	invalid, ok := errors.AsType[*contract.InvalidError](err)
-	if !ok || invalid == nil || f != contract.ErrInvalid {
-		return f
-	}
-	told := *f
-	told.Message = strings.TrimPrefix(invalid.Error(), string(f.Code)+": ")
-	return &told
+	return c.failureStatus(f.WithUnknownEffect())
 }
 
 // statusOf returns the status of the first error in the tree that has one; nil when there is none. It differs from

@@ -62,6 +62,32 @@ func Example() {
 	// the handler ran 4 times
 }
 
+// The list of methods says what may be tried again: a read is, and a mutation is sent once.
+func ExampleDialOptions() {
+	listener, _ := net.Listen("tcp", "127.0.0.1:0")
+	target, creds := listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())
+
+	methods := contract.AgentMethods("agent.v1.AgentService") // without a list every method is a mutation
+	server := grpc.NewServer(grpcerr.ServerOptions(&grpcerr.ServerConfig{Methods: methods})...)
+	conn, err := grpc.NewClient(target, append(grpcerr.DialOptions(&grpcerr.ClientConfig{Methods: methods}), creds)...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	go func() { _ = server.Serve(listener) }() // without its service: no call is answered as the contract wants it
+	defer server.Stop()
+	for _, method := range []string{"Execute", "GetAgentStatus"} {
+		err := conn.Invoke(context.Background(), "/agent.v1.AgentService/"+method, operation("op-1"), newAnswer())
+		if call, ok := errors.AsType[*grpcerr.CallError](err); ok {
+			fmt.Println(method, "- attempts:", call.Attempts, "- next:", call.Decision.Action)
+		}
+	}
+	// Output:
+	// Execute - attempts: 1 - next: reconcile
+	// GetAgentStatus - attempts: 3 - next: retry_read
+}
+
 // What an executor of the broker returns of a call decides what becomes of its item: not applied only where that is certain.
 func ExampleCallError() {
 	listener, _ := net.Listen("tcp", "127.0.0.1:0")

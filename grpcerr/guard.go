@@ -86,9 +86,10 @@ func NewGuard(cfg *ClientConfig) *Guard {
 func DialOptions(cfg *ClientConfig) []grpc.DialOption { return NewGuard(cfg).DialOptions() }
 
 // DialOptions returns everything that a client connection needs: the two interceptors, the stats handler without which they refuse
-// to call, and no retries by gRPC, neither of a service config that the caller gives nor of one that the name resolution
-// brings. They stand before other interceptors of the caller's, which then run inside each attempt; one among them that
-// retries a mutation by itself is stopped before its second attempt goes out.
+// to call, credentials that add nothing and are asked before every attempt, and no retries by gRPC, neither of a service config that
+// the caller gives nor of one that the name resolution brings. Interceptors of the caller's that stand behind them run inside each
+// call; one among them that sends a mutation again by itself, later or at once, is stopped before its second attempt goes out, if it
+// hands on the context, and even without the call's options.
 //
 // What cannot be switched off is that gRPC repeats a request by itself when the peer says that it has not begun with it.
 func (g *Guard) DialOptions() []grpc.DialOption {
@@ -97,10 +98,13 @@ func (g *Guard) DialOptions() []grpc.DialOption {
 		grpc.WithChainUnaryInterceptor(g.UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(g.StreamClientInterceptor()),
 		grpc.WithStatsHandler(watcher{g}),
+		grpc.WithPerRPCCredentials(gate{g}),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 	}
 }
 
-// StatsHandler returns the stats handler that both interceptors need on the same connection.
+// StatsHandler returns the stats handler that both interceptors need on the same connection. With these parts instead of
+// [Guard.DialOptions], an interceptor that retries is stopped only if it hands on the call's options too; where it was not, nothing
+// that one attempt is told proves that the others did nothing.
 func (g *Guard) StatsHandler() stats.Handler { return watcher{g} }

@@ -137,7 +137,14 @@ func stubborn(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 	return err
 }
 
-// A layer of the client's own that retries does not get a mutation out twice, wherever it stands, and the caller still gets to
+// careful is stubborn and puts options of its own in the place of the call's.
+func careful(own ...grpc.CallOption) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		return stubborn(ctx, method, req, reply, cc, invoke, own...)
+	}
+}
+
+// R12: a layer of the client's own that retries does not get a mutation out twice, wherever it stands, and the caller still gets to
 // know what the receiver said.
 func TestStubbornLayers(t *testing.T) {
 	stubbornly := []grpc.DialOption{grpc.WithChainUnaryInterceptor(stubborn)}
@@ -146,8 +153,12 @@ func TestStubbornLayers(t *testing.T) {
 		setup   setup
 		refused bool
 	}{
-		"outside": {setup{before: stubbornly}, true},
-		"inside":  {setup{dialOpts: stubbornly}, false},
+		"outside":                            {setup{before: stubbornly}, true},
+		"inside":                             {setup{dialOpts: stubbornly}, false},
+		"inside, without the call's options": {setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careful())}}, false},
+		"inside, with credentials of its own": {setup{dialOpts: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(careful(grpc.PerRPCCredentials(token("own")))),
+		}}, false},
 		"a policy, with options that a team has put together by itself": {setup{plain: true, dialOpts: append(withRetries(),
 			grpc.WithUnaryInterceptor(guard.UnaryClientInterceptor()), grpc.WithStatsHandler(guard.StatsHandler()))}, false},
 	} {
@@ -166,6 +177,37 @@ func TestStubbornLayers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// R12: where a second attempt would succeed, it does not go out either, and its reply does not become the operation's.
+func TestRetryWithoutOptions(t *testing.T) {
+	l := newLink(t, setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(careful())}})
+	l.answers(errMoved)
+	err := l.mutate(l.ctx())
+	assert.ErrorIs(t, err, errMoved)
+	assert.EqualValues(t, 1, l.runs.Load())
+	l.refused(failed(t, err))
+}
+
+// setupOfOwnParts is a Guard without its options, with an interceptor below it.
+func setupOfOwnParts(below grpc.UnaryClientInterceptor) setup {
+	guard := grpcerr.NewGuard(&grpcerr.ClientConfig{Methods: methods()})
+	return setup{plain: true, dialOpts: []grpc.DialOption{
+		grpc.WithStatsHandler(guard.StatsHandler()), grpc.WithChainUnaryInterceptor(guard.UnaryClientInterceptor(), below),
+	}}
+}
+
+// R12: with parts that a team has put together by itself, a layer that forgets the options is not stopped. Then nothing that its last
+// attempt was told proves that the others did nothing.
+func TestRetryThatIsNotStopped(t *testing.T) {
+	l := newLink(t, setupOfOwnParts(careful()))
+	l.handle = moved
+	e := failed(t, l.mutate(l.ctx()))
+	assert.EqualValues(t, 4, l.runs.Load())
+	assert.Equal(t, contract.Answered, e.Delivery)
+	assert.ErrorIs(t, e, errMoved)
+	assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, e.Decision)
+	l.refused(e)
 }
 
 // A read may be repeated by other layers as well. What its last attempt was told is what it was told.
@@ -193,13 +235,13 @@ type okError struct{ error }
 
 func (okError) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
-// An error never has a status that says OK.
+// An error never has a status that says OK. One that an interceptor has made by itself does not tell what it has done (R12).
 func TestErrorThatSaysOK(t *testing.T) {
 	l := newLink(t, setup{dialOpts: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
 			return okError{io.ErrUnexpectedEOF}
 		})}})
 	err := l.mutate(l.ctx())
-	assert.Equal(t, contract.NeverSent, failed(t, err).Delivery)
+	assert.Equal(t, contract.SentUnknown, failed(t, err).Delivery)
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }

@@ -3,9 +3,12 @@ package grpcerr
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/confirmexec/confirmexec/contract"
 )
@@ -43,7 +46,8 @@ type ServerConfig struct {
 	// one. Default: what GetReceipt() *confirmexecv1.Receipt returns, for replies that have that method.
 	Receipt func(reply any) (contract.Receipt, bool)
 
-	// Recovered is told what a handler panicked with, which no caller is told. Default: nobody is told.
+	// Recovered is told what a handler panicked with, or an error of its when it was looked at, which no caller is told. Default:
+	// nobody is told.
 	Recovered func(ctx context.Context, method string, value any)
 }
 
@@ -79,47 +83,73 @@ func UnaryServerInterceptor(cfg *ServerConfig) grpc.UnaryServerInterceptor {
 			return s.checkReply(m, reply)
 		})
 		if err != nil {
-			return nil, s.tell(m, err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+			return nil, s.tell(ctx, m, err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 		}
 		return reply, nil
 	}
 }
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Each message that is received is checked as a request; replies
-// are not looked at.
+// are not looked at. A message that is refused ends a stream; nothing was done only if the handler has got none before it, or only
+// reads.
 func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 	s := newServer(cfg)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		m := s.Methods.Of(info.FullMethod)
-		checked := &serverStream{ServerStream: ss, check: func(req any) error { return s.check(m, req) }}
+		checked := &serverStream{ServerStream: ss, readOnly: m.ReadOnly, check: func(req any) error { return s.check(m, req) }}
 		err := s.run(ss.Context(), m, ss.SendHeader, func() error {
 			err := handle(srv, checked)
-			if checked.refused != nil {
-				return checked.refused
+			if refused := checked.refusal(); refused != nil {
+				return refused
 			}
 			return err
 		})
-		return s.tell(m, err, ss.SetTrailer)
+		return s.tell(ss.Context(), m, err, ss.SetTrailer)
 	}
 }
 
-// serverStream checks what it receives. A refusal ends the stream, whatever the handler makes of it.
+// serverStream checks what it receives. A refusal ends the stream, whatever the handler makes of it. The goroutine of the handler
+// that receives need not have ended with it.
 type serverStream struct {
 	grpc.ServerStream
 
-	check   func(req any) error
+	check    func(req any) error
+	readOnly bool
+
+	mu      sync.Mutex
+	begun   bool // the handler has got a message
 	refused error
 }
 
 func (s *serverStream) RecvMsg(m any) error {
-	if s.refused != nil {
-		return s.refused
+	if refused := s.refusal(); refused != nil {
+		return refused
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	s.refused = s.check(m)
+	refused := s.check(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun && !s.readOnly {
+		refused = unproven(refused)
+	}
+	s.begun, s.refused = true, refused
+	return refused
+}
+
+func (s *serverStream) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.refused
+}
+
+// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
+func unproven(err error) error {
+	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
+		return f.WithUnknownEffect().With(err)
+	}
+	return err
 }
 
 type server struct{ ServerConfig }
@@ -143,12 +173,16 @@ func (s server) run(ctx context.Context, m contract.Method, announce func(metada
 	defer func() {
 		if p := recover(); p != nil {
 			err = errPanicked
-			if s.Recovered != nil {
-				s.Recovered(ctx, m.Name, p)
-			}
+			s.recovered(ctx, m, p)
 		}
 	}()
 	return handle()
+}
+
+func (s server) recovered(ctx context.Context, m contract.Method, value any) {
+	if s.Recovered != nil {
+		s.Recovered(ctx, m.Name, value)
+	}
 }
 
 // errPanicked and errReceipt become a bare INTERNAL: there is no failure code for them, and the effect is not known (R18).
@@ -188,15 +222,11 @@ func (s server) checkReply(m contract.Method, reply any) error {
 }
 
 // tell turns an error into the reply's status and trailers; nil stays nil.
-func (s server) tell(m contract.Method, err error, setTrailer func(metadata.MD)) error {
+func (s server) tell(ctx context.Context, m contract.Method, err error, setTrailer func(metadata.MD)) error {
 	if err == nil {
 		return nil
 	}
-	st := s.Codec.ToStatus(err)
-	md := metadata.MD{}
-	if f, ok := s.Codec.FromError(st.Err()); ok {
-		md = trailerOf(f)
-	}
+	st, md := s.told(ctx, m, err)
 	if !m.ReadOnly {
 		md.Set(pushback, "-1")
 	}
@@ -204,4 +234,20 @@ func (s server) tell(m contract.Method, err error, setTrailer func(metadata.MD))
 		setTrailer(md)
 	}
 	return st.Err()
+}
+
+// told is how an error is told. One that panics when somebody looks into it, as a nil pointer in an error may, or an adapter that
+// does, is contained like a panic of the handler: gRPC would let it end the process.
+func (s server) told(ctx context.Context, m contract.Method, err error) (st *status.Status, md metadata.MD) {
+	defer func() {
+		if p := recover(); p != nil {
+			st, md = status.New(codes.Internal, messageInternal), metadata.MD{}
+			s.recovered(ctx, m, p)
+		}
+	}()
+	st, md = s.Codec.ToStatus(err), metadata.MD{}
+	if f, ok := s.Codec.FromError(st.Err()); ok {
+		md = trailerOf(f)
+	}
+	return st, md
 }

@@ -44,7 +44,7 @@ func TestHandlersFailures(t *testing.T) {
 			l := foreign(t, &grpcerr.ServerConfig{Methods: methods()})
 			failure := &contract.Failure{Code: rule.Code, Reason: "desk.reason", Message: "no", Current: 7}
 			l.answers(fmt.Errorf("wrapped: %w", failure))
-			l.read = failing(1, errors.Join(errors.New("joined"), failure))
+			l.read = failing(1, errors.Join(failure))
 			w, err := l.raw(method, operation("op"))
 			assert.EqualValues(t, rule.GRPC, status.Code(err))
 			f, ok := grpcerr.FromError(err)
@@ -108,6 +108,46 @@ func TestPanics(t *testing.T) {
 	quiet := foreign(t, nil)
 	quiet.handle = func(context.Context, *request) (*answer, error) { panic(errors.New("canary")) }
 	assert.Equal(t, codes.Internal, status.Code(quiet.mutate(quiet.ctx())))
+}
+
+// broken is an error that panics when somebody looks into it.
+type broken struct{ err *error }
+
+func (*broken) Error() string   { return "canary" }
+func (b *broken) Unwrap() error { return *b.err }
+
+// R18: an error that panics when it is looked at ends neither the server nor the claim that the outcome is unknown; nor does a nil
+// pointer in an error, beside a receipt that the handler has made.
+func TestErrorsThatPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		told int
+	}{
+		"panics":         {&broken{}, 1},
+		"nil":            {(*broken)(nil), 1},
+		"nil conflict":   {(*contract.ConflictError)(nil), 0},
+		"nil invalid":    {(*contract.InvalidError)(nil), 0},
+		"nil call error": {(*grpcerr.CallError)(nil), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			l := newLink(t, setup{server: &grpcerr.ServerConfig{Methods: methods(), Recovered: func(_ context.Context, method string, _ any) {
+				assert.Contains(t, []string{change, follow}, method)
+				told++
+			}}})
+			l.handle = func(context.Context, *request) (*answer, error) { return receipt(contract.ResultApplied), c.err }
+			l.stream = func(grpc.ServerStream) error { return c.err }
+			_, streamed := l.follow(l.ctx())
+			for _, err := range []error{l.mutate(l.ctx()), streamed} {
+				assert.Equal(t, codes.Internal, status.Code(err))
+				assert.NotContains(t, fmt.Sprint(err, status.Convert(err).Proto()), "canary")
+				assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, failed(t, err).Decision)
+			}
+			assert.Equal(t, 2*c.told, told)
+			l.warm()
+		})
+	}
+	assert.NotEmpty(t, (*grpcerr.CallError)(nil).Error())
 }
 
 // R2: a reply never says APPLIED and why not, and a receipt that cannot stand does not leave.
@@ -211,20 +251,46 @@ func TestLargeErrors(t *testing.T) {
 	assert.Equal(t, contract.Answered, failed(t, err).Delivery)
 }
 
-// A server that calls another one tells its own caller what it knows: what became of its call is not known to have had no effect.
+// R18: a server that has written something and calls another one does not tell its own caller that nothing was done because of what
+// became of that call, but where it says so itself.
 func TestErrorsOfCallsBecomeAnswers(t *testing.T) {
-	inner := newLink(t, setup{})
-	inner.cutter.listener.Close()
-	l := newLink(t, setup{})
-	l.handle = func(ctx context.Context, req *request) (*answer, error) {
-		return inner.call(ctx, change, req)
-	}
-	err := l.mutate(l.ctx())
-	e := failed(t, err)
-	assert.Equal(t, contract.Answered, e.Delivery)
-	assert.ErrorIs(t, err, grpcerr.ErrNotAnswered)
-	assert.Equal(t, contract.EffectNone, e.Decision.Effect)
+	for name, c := range map[string]struct {
+		answer error
+		down   bool
+		want   *contract.Failure
+		code   codes.Code
+	}{
+		"refused":    {answer: contract.ErrDenied, want: contract.ErrDenied, code: codes.PermissionDenied},
+		"never sent": {down: true, want: grpcerr.ErrNotAnswered, code: codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner, l := newLink(t, setup{}), newLink(t, setup{})
+			inner.answers(c.answer)
+			if c.down {
+				inner.cutter.listener.Close()
+			}
+			l.handle = func(ctx context.Context, _ *request) (*answer, error) { return nil, inner.mutate(ctx) }
+			err := l.mutate(l.ctx())
+			e := failed(t, err)
+			assert.Equal(t, contract.Answered, e.Delivery)
+			assert.ErrorIs(t, err, c.want)
+			assert.Equal(t, c.code, status.Code(err))
+			assert.Equal(t, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}, e.Decision)
+			assert.NotContains(t, err.Error(), "nothing was done")
 
+			l.handle = func(ctx context.Context, req *request) (*answer, error) {
+				_, err := inner.call(ctx, apply, req)
+				return nil, contract.ErrGuardNotMet.With(err)
+			}
+			_, err = l.call(l.ctx(), change, operation("op 2"))
+			assert.ErrorIs(t, err, contract.ErrGuardNotMet)
+			assert.Equal(t, contract.EffectNone, failed(t, err).Decision.Effect)
+		})
+	}
+}
+
+// R18: what became of a call that is not known to have had no effect is not known to the server's caller either.
+func TestUnknownCallsBecomeAnswers(t *testing.T) {
 	lost := newLink(t, setup{})
 	lost.warm()
 	lost.handle = func(context.Context, *request) (*answer, error) {
@@ -232,8 +298,9 @@ func TestErrorsOfCallsBecomeAnswers(t *testing.T) {
 		lost.cutter.cut()
 		return receipt(contract.ResultApplied), nil
 	}
+	l := newLink(t, setup{})
 	l.handle = func(ctx context.Context, req *request) (*answer, error) { return lost.call(ctx, change, req) }
-	_, err = l.call(l.ctx(), change, operation("op 2"))
+	err := l.mutate(l.ctx())
 	assert.ErrorIs(t, err, contract.ErrOutcomeUnknown)
 	assert.Equal(t, contract.EffectUnknown, failed(t, err).Decision.Effect)
 }

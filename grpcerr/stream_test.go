@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -134,7 +135,7 @@ func TestStreamDelivery(t *testing.T) {
 
 // A client stream that cannot send is over, with the same error from then on.
 func TestStreamSendFails(t *testing.T) {
-	l := newLink(t, setup{})
+	l := newLink(t, setup{plainServer: true})
 	l.stream = receiveOne
 	s, err := l.conn.NewStream(l.ctx(), feeding, feed, grpc.MaxCallSendMsgSize(8))
 	require.NoError(t, err)
@@ -166,6 +167,76 @@ func TestStreamChecks(t *testing.T) {
 	assert.ErrorIs(t, err, contract.ErrInvalid)
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	assert.Equal(t, 2, <-received)
+}
+
+// R18: a message that is refused ends a stream whose handler has acted on an earlier one. That nothing was done is said of the first
+// message alone, and of a read.
+func TestStreamRefusedOnItsWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		before   int // messages that pass
+		readOnly bool
+		want     contract.Decision
+	}{
+		"the first":           {0, false, contract.Decision{Action: contract.RefreshState, Effect: contract.EffectNone}},
+		"the second":          {1, false, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}},
+		"the third":           {2, false, contract.Decision{Action: contract.Reconcile, Effect: contract.EffectUnknown}},
+		"the third of a read": {2, true, contract.Decision{Action: contract.RefreshState, Effect: contract.EffectNone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLink(t, setup{server: &grpcerr.ServerConfig{
+				Methods: contract.Methods{feed: {ReadOnly: c.readOnly}}, ProtocolVersions: []string{"1"},
+			}})
+			executed := 0
+			l.stream = func(ss grpc.ServerStream) error {
+				for receiveOne(ss) == nil {
+					executed++
+					if err := ss.SendMsg(receipt(contract.ResultApplied)); err != nil {
+						return err
+					}
+				}
+				return contract.ErrStale
+			}
+			s, err := l.conn.NewStream(l.ctx(), feeding, feed)
+			require.NoError(t, err)
+			for range c.before {
+				require.NoError(t, s.SendMsg(operation("op")))
+				require.NoError(t, s.RecvMsg(newAnswer()))
+			}
+			bad := operation("op")
+			bad.ProtocolVersion = "2"
+			require.NoError(t, s.SendMsg(bad))
+			err = s.RecvMsg(newAnswer())
+			assert.ErrorIs(t, err, contract.ErrUnsupportedVersion)
+			assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+			assert.Equal(t, c.want, failed(t, err).Decision)
+			assert.Equal(t, c.want.Effect == contract.EffectNone, strings.Contains(err.Error(), "nothing was done"))
+			assert.Equal(t, c.before, executed)
+		})
+	}
+}
+
+// A handler may end while its goroutine that receives has not: the race detector finds what they share.
+func TestStreamOutlivesItsHandler(t *testing.T) {
+	l := newLink(t, setup{server: &grpcerr.ServerConfig{Methods: methods(), ProtocolVersions: []string{"1"}}})
+	l.stream = func(ss grpc.ServerStream) error {
+		got := make(chan struct{}, 5)
+		go func() {
+			for receiveOne(ss) == nil {
+				got <- struct{}{}
+			}
+		}()
+		<-got
+		return nil
+	}
+	for range 50 {
+		l.events.drain()
+		s, err := l.conn.NewStream(l.ctx(), feeding, feed)
+		require.NoError(t, err)
+		for range 5 {
+			_ = s.SendMsg(operation("op")) // io.EOF when the handler has ended
+		}
+		assert.Equal(t, io.EOF, s.RecvMsg(newAnswer()))
+	}
 }
 
 // A stream of one message is opened by that message, and what is asked of it before does not open it.

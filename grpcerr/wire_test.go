@@ -46,6 +46,9 @@ func TestRoundTripOverTLS(t *testing.T) {
 				answer = form(sent.With(errors.New("canary-cause")))
 				err, _ := call(t, conn)
 				assert.Equal(t, codes.Code(rule.GRPC), status.Code(err))
+				if name == "joined" && sent.KnownNoEffect() { // with an error that proves nothing
+					sent = *sent.WithUnknownEffect()
+				}
 				assert.Equal(t, sent.Message, status.Convert(err).Message(), name)
 				assert.NotContains(t, status.Convert(err).Proto().String(), "canary")
 				got, ok := FromError(err)
@@ -53,6 +56,23 @@ func TestRoundTripOverTLS(t *testing.T) {
 				assert.Equal(t, &sent, got, name)
 			}
 		}
+	}
+}
+
+// R27, A2: a conflict arrives as ABORTED, and the client finds its result code, CONFLICT, by what the failure says; so of the others.
+func TestResultCodeOverTLS(t *testing.T) {
+	var answer error
+	conn := serveCodec(t, &codecService{answer: func(context.Context) error { return ToStatus(answer).Err() }})
+	for sent, want := range map[*contract.Failure]contract.ResultCode{
+		contract.ErrKeyReused: contract.ResultConflict, contract.ErrSecondOperation: contract.ResultConflict,
+		contract.ErrSealed: contract.ResultNotApplied, contract.ErrInvalid: contract.ResultRefused, contract.ErrDenied: contract.ResultStopped,
+		contract.ErrInProgress: contract.ResultUnknown, contract.ErrUnavailable: contract.ResultUnknown,
+	} {
+		answer = sent
+		err, _ := call(t, conn)
+		got, ok := FromError(err)
+		require.True(t, ok, sent)
+		assert.Equal(t, want, got.Result(), sent)
 	}
 }
 
@@ -71,6 +91,9 @@ func TestOtherErrorsOverTLS(t *testing.T) {
 		"no code":             {&contract.Failure{Message: "canary"}, codes.Internal},
 		"no code of ours":     {&contract.Failure{Code: "OUT_OF_RANGE", Message: "canary"}, codes.Internal},
 		"nil failure":         {(*contract.Failure)(nil), codes.Internal},
+		"nil conflict":        {(*contract.ConflictError)(nil), codes.Internal},
+		"nil invalid":         {(*contract.InvalidError)(nil), codes.Internal},
+		"nil call error":      {(*CallError)(nil), codes.Internal},
 		"status of a success": {okStatus{}, codes.Internal},
 		"no status":           {nilStatus{}, codes.Internal},
 	} {

@@ -74,7 +74,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// R1, R4: every failure goes to a client and back through real HTTP: code, reason, effect, text and revision.
+// R1, R4, R27: every failure goes to a client and back through real HTTP: code, reason, effect, text and revision.
 func TestRoundTrip(t *testing.T) {
 	var failures []*contract.Failure
 	for _, rule := range contract.RetryTable() {
@@ -84,7 +84,8 @@ func TestRoundTrip(t *testing.T) {
 			}, &contract.Failure{Code: rule.Code, Effect: e})
 		}
 	}
-	failures = append(failures, contract.ErrStale, contract.ErrKeyReused, contract.ErrInProgress, contract.ErrRetryTx, contract.ErrPruned)
+	failures = append(failures, contract.ErrStale, contract.ErrKeyReused, contract.ErrInProgress, contract.ErrRetryTx, contract.ErrPruned,
+		contract.ErrSecondOperation, contract.ErrSealed)
 	for _, f := range failures {
 		got := serve(t, http.MethodPost, func(w http.ResponseWriter, _ *http.Request) {
 			Write(w, fmt.Errorf("around: %w", f.With(errors.New("canary"))))
@@ -97,6 +98,7 @@ func TestRoundTrip(t *testing.T) {
 		want.Effect = effectOf(f)
 		assert.Equal(t, &want, got.f)
 		assert.ErrorIs(t, got.f, f)
+		assert.Equal(t, f.Result(), got.f.Result(), "the result code is the same (R27, A2)")
 		for _, m := range []contract.Method{{}, {Resend: true}, {ReadOnly: true}} {
 			assert.Equal(t, contract.Decide(m, f, contract.Answered), contract.Decide(m, got.f, contract.Answered), "the decision is the same")
 		}
@@ -115,6 +117,8 @@ func TestErrorsWithoutFailure(t *testing.T) {
 		{errors.New("canary"), 500, ""},
 		{none, 500, ""},
 		{fmt.Errorf("canary: %w", none), 500, ""},
+		{(*contract.InvalidError)(nil), 500, ""},
+		{(*contract.ConflictError)(nil), 500, ""},
 		{&contract.Failure{}, 500, ""},
 		{&contract.Failure{Code: "INTERNAL", Message: "canary", Effect: contract.EffectNone}, 500, ""},
 		{io.ErrUnexpectedEOF, 500, ""},
@@ -142,6 +146,40 @@ func TestErrorsWithoutFailure(t *testing.T) {
 			assert.Equal(t, want, contract.Decide(contract.Method{}, got.f, contract.Answered), tc.err)
 		}
 	}
+}
+
+// R4, R18: of errors that are joined all must prove that nothing happened, or the problem does not say it.
+func TestJoinedErrors(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		effect string
+		action contract.Action
+	}{
+		{errors.Join(contract.ErrDenied, contract.ErrStale), "none", contract.StopAndAuthorize},
+		{errors.Join(contract.ErrDenied, io.ErrUnexpectedEOF), "unknown", contract.Reconcile},
+		{errors.Join(contract.ErrDenied, contract.ErrOutcomeUnknown), "unknown", contract.Reconcile},
+		{errors.Join(&contract.InvalidError{Path: "/items", Problem: "p"}, context.Canceled), "unknown", contract.Reconcile},
+	} {
+		p := ProblemOf(tc.err)
+		assert.Equal(t, tc.effect, p.Effect, tc.err)
+		assert.Equal(t, tc.action, p.Action, tc.err)
+		assert.Equal(t, tc.effect == "none", strings.Contains(p.Detail, "nothing was done"), tc.err)
+	}
+}
+
+// called is the error of a call that the handler made to another server.
+type called struct{ *contract.ConflictError }
+
+func (called) Relayed() bool { return true }
+
+// R18: that another server did nothing is not told as the handler's own, but where its own failure is around it.
+func TestRelayedErrors(t *testing.T) {
+	other := called{&contract.ConflictError{Failure: *contract.ErrStale}}
+	p := ProblemOf(fmt.Errorf("asking: %w", other))
+	assert.Equal(t, contract.ReasonStale, p.Reason)
+	assert.Equal(t, "unknown", p.Effect)
+	assert.NotContains(t, p.Detail, "nothing was done")
+	assert.Equal(t, "none", ProblemOf(contract.ErrStale.With(other)).Effect)
 }
 
 // S22: no cause, no text around a failure, no key, no drifted value and no name that the request chose is told.

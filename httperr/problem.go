@@ -37,16 +37,17 @@ const (
 )
 
 // ProblemOf returns the problem that tells an error to the caller. It is total and reads the first failure in err's chain, its
-// message included; of a [contract.InvalidError] it tells where and what. Texts around a failure and its cause are not told. Nil
-// is an error of the handler, and no success: it is the problem of an error without a failure.
+// message included; of a [contract.InvalidError] it tells where and what. Its effect is unknown where it is joined with an error
+// that does not prove that nothing happened, or is of a call to another server: see [contract.FailureToTell]. Texts around a failure
+// and its cause are not told. Nil is an error of the handler, and no success: it is the problem of an error without a failure.
 func ProblemOf(err error) Problem {
-	f, ok := contract.FailureOf(err)
+	f, ok := contract.FailureToTell(err)
 	if !ok && errors.Is(err, context.DeadlineExceeded) {
 		f, ok = &contract.Failure{Code: contract.DeadlineExceeded, Effect: contract.EffectUnknown, Message: detailDeadline}, true
 	}
 	if ok {
 		if k, known := kinds[f.Code]; known {
-			return problemOf(clean(f), k, detailOf(err, f))
+			return problemOf(clean(f), k)
 		}
 	}
 	if !ok && errors.Is(err, context.Canceled) {
@@ -76,12 +77,12 @@ var kinds = map[contract.FailureCode]kind{
 
 var keyReused = kind{http.StatusUnprocessableEntity, "The idempotency key stands for other content"}
 
-func problemOf(f *contract.Failure, k kind, detail string) Problem {
+func problemOf(f *contract.Failure, k kind) Problem {
 	if f.Code == contract.Aborted && f.Reason == contract.ReasonKeyReused {
 		k = keyReused
 	}
 	return Problem{
-		Type: typeOf(f), Title: k.title, Status: k.status, Detail: detail,
+		Type: typeOf(f), Title: k.title, Status: k.status, Detail: f.Message,
 		Code: f.Code, Reason: f.Reason, Effect: effectOf(f).String(), Current: f.Current, Action: actionOf(f),
 	}
 }
@@ -103,15 +104,6 @@ func typeOf(f *contract.Failure) string {
 
 func notInURN(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-}
-
-// detailOf is the failure's message, or what is wrong with the request: that text holds nothing that the request chose.
-func detailOf(err error, f *contract.Failure) string {
-	if invalid, ok := errors.AsType[*contract.InvalidError](err); ok && f == contract.ErrInvalid {
-		f = f.With(nil)
-		f.Message = strings.TrimPrefix(invalid.Error(), string(contract.InvalidArgument)+": ")
-	}
-	return clean(f).Message
 }
 
 // effectOf is what a failure tells of the effect, with the rule of its code applied.

@@ -1,7 +1,7 @@
 // Package contracttest is the conformance suite of the contract: it runs the language-neutral vectors of testdata on an
 // implementation, which may be one of another repository. Call [Run] from a test:
 //
-//	contracttest.Run(t, confirmexec.Vectors, contracttest.Implementation{IsStale: mine.IsStale, …})
+//	contracttest.Run(t, confirmexec.Vectors, contracttest.Implementation{IsStale: mine.IsStale, DriftOf: mine.DriftOf, …})
 //
 // The names of the subtests are the vectors' own, topic and name, and are stable. Every failure tells what was wanted and what came.
 package contracttest
@@ -10,25 +10,26 @@ import (
 	"cmp"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 )
 
 // Run runs every vector in vectors, which is confirmexec.Vectors or another file system with the same folders, as a subtest.
-// Topics that the implementation has no function for are skipped, and named in the log; with Strict they fail.
+// A topic that the implementation has no function for is skipped, and named in the log; with Strict it fails. One that it has only some
+// of the functions for fails, and so does the test if there is no topic at all that it has the functions for.
 func Run(t *testing.T, vectors fs.FS, i Implementation) {
 	t.Helper()
 	all, problems := load(vectors)
-	for _, p := range problems {
+	for _, p := range append(problems, nothing(i)...) {
 		t.Errorf("%s: %s", p.Vector, p.Problem)
 	}
 	for _, topic := range topics {
 		t.Run(topic.name, func(t *testing.T) {
-			switch {
-			case topic.has(i):
-			case i.Strict:
-				t.Fatalf("the implementation has no function for %s", topic.name)
-			default:
-				t.Skipf("the implementation has no function for %s", topic.name)
+			if problem := topic.incomplete(i); problem != "" {
+				t.Fatal(problem)
+			}
+			if topic.absent(i) {
+				t.Skipf("the implementation has no %s", strings.Join(topic.needs, " and no "))
 			}
 			for _, v := range all[topic.name] {
 				t.Run(v.Name, func(t *testing.T) {
@@ -44,7 +45,7 @@ func Run(t *testing.T, vectors fs.FS, i Implementation) {
 
 // Failure is a vector on which an implementation is wrong.
 type Failure struct {
-	Vector  string // its topic and its name, such as "staleness/both moved"; the topic alone, if it is about all of them
+	Vector  string // its topic and its name, such as "staleness/both moved"; the topic or "every topic" alone, if it is about all of them
 	Problem string
 }
 
@@ -52,11 +53,12 @@ type Failure struct {
 // that conforms.
 func Check(vectors fs.FS, i Implementation) []Failure {
 	all, failures := load(vectors)
+	failures = append(failures, nothing(i)...)
 	for _, topic := range topics {
-		if !topic.has(i) {
-			if i.Strict {
-				failures = append(failures, Failure{topic.name, "the implementation has no function for it"})
-			}
+		if problem := topic.incomplete(i); problem != "" {
+			failures = append(failures, Failure{topic.name, problem})
+		}
+		if len(topic.lacks(i)) > 0 {
 			continue
 		}
 		for _, v := range all[topic.name] {

@@ -9,10 +9,10 @@ import (
 
 // digestTopics are about the canonical form and what is made of it.
 var digestTopics = []topic{
-	newTopic("canonical", func(i Implementation) bool { return i.Canonical != nil }, gotCanonical),
-	newTopic("digests", func(i Implementation) bool { return i.Digest != nil }, gotDigest),
-	newTopic("digest_pairs", func(i Implementation) bool { return i.Digest != nil }, gotPair),
-	newTopic("content_digests", func(i Implementation) bool { return i.ContentDigest != nil }, gotContentDigest),
+	newTopic("canonical", gotCanonical, "Canonical"),
+	newTopic("digests", gotDigest, "Digest"),
+	newTopic("digest_pairs", gotPair, "Digest"),
+	newTopic("content_digests", gotContentDigest, "ContentDigest"),
 }
 
 type canonicalWant struct {

@@ -11,12 +11,12 @@ import (
 
 // documentTopics are about proposals, confirmations and the surface that they are for.
 var documentTopics = []topic{
-	newTopic("confirmations", func(i Implementation) bool { return i.DecodeConfirmation != nil }, gotConfirmation),
-	newTopic("proposals", func(i Implementation) bool { return i.DecodeProposal != nil }, gotProposal),
-	newTopic("limits", func(i Implementation) bool { return i.DecodeConfirmation != nil }, gotLimits),
-	newTopic("encoding", func(i Implementation) bool { return i.EncodeConfirmation != nil && i.EncodeProposal != nil }, gotEncoding),
-	newTopic("surface_keys", func(i Implementation) bool { return i.CheckSurfaceKey != nil }, gotSurfaceKey),
-	newTopic("staleness", func(i Implementation) bool { return i.IsStale != nil && i.DriftOf != nil }, gotStaleness),
+	newTopic("confirmations", gotConfirmation, "DecodeConfirmation"),
+	newTopic("proposals", gotProposal, "DecodeProposal"),
+	newTopic("limits", gotLimits, "DecodeConfirmation"),
+	newTopic("encoding", gotEncoding, "EncodeConfirmation", "EncodeProposal"),
+	newTopic("surface_keys", gotSurfaceKey, "CheckSurfaceKey"),
+	newTopic("staleness", gotStaleness, "IsStale", "DriftOf"),
 }
 
 type documentIn struct {

@@ -8,12 +8,13 @@ import (
 
 // failureTopics are about failure codes, their statuses, and what the caller does next.
 var failureTopics = []topic{
-	newTopic("retry_table", func(i Implementation) bool { return i.RetryTable != nil && i.Rule != nil }, gotRule),
-	newTopic("grpc_codes", func(i Implementation) bool { return i.CodeOfGRPC != nil }, gotCode),
-	newTopic("grpc_statuses", func(i Implementation) bool { return i.GRPCStatus != nil }, gotGRPCStatus),
-	newTopic("http_statuses", func(i Implementation) bool { return i.HTTPStatus != nil }, gotHTTPStatus),
-	newTopic("decisions", func(i Implementation) bool { return i.Decide != nil }, gotDecision),
-	newTopic("methods", func(i Implementation) bool { return i.MethodOf != nil }, gotMethod),
+	newTopic("retry_table", gotRule, "RetryTable", "Rule"),
+	newTopic("grpc_codes", gotCode, "CodeOfGRPC"),
+	newTopic("grpc_statuses", gotGRPCStatus, "GRPCStatus"),
+	newTopic("http_statuses", gotHTTPStatus, "HTTPStatus"),
+	newTopic("decisions", gotDecision, "Decide"),
+	newTopic("methods", gotMethod, "MethodOf"),
+	newTopic("failure_results", gotFailureResult, "FailureResult"),
 }
 
 type ruleIn struct {
@@ -82,6 +83,19 @@ func gotGRPCStatus(i Implementation, in failureIn, _ statusWant) statusWant {
 
 func gotHTTPStatus(i Implementation, in failureIn, _ statusWant) statusWant {
 	return statusWant{int64(i.HTTPStatus(&contract.Failure{Code: in.Code, Reason: in.Reason}))}
+}
+
+type failureResultIn struct {
+	failureIn
+	Effect string `json:"effect"`
+}
+
+type resultCodeWant struct {
+	Result contract.ResultCode `json:"result"`
+}
+
+func gotFailureResult(i Implementation, in failureResultIn, _ resultCodeWant) resultCodeWant {
+	return resultCodeWant{i.FailureResult(&contract.Failure{Code: in.Code, Reason: in.Reason, Effect: effectOf(in.Effect)})}
 }
 
 type method struct {

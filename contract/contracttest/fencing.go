@@ -4,12 +4,12 @@ import "time"
 
 // fencingTopics are about what fences off what is too late.
 var fencingTopics = []topic{
-	newTopic("fencing_epochs", func(i Implementation) bool { return i.EpochIs != nil }, gotEpoch),
-	newTopic("fencing_offices", func(i Implementation) bool { return i.TakeOffice != nil }, gotOffice),
-	newTopic("fencing_sessions", func(i Implementation) bool { return i.Admit != nil }, gotSession),
-	newTopic("fencing_activations", func(i Implementation) bool { return i.Activate != nil }, gotActivation),
-	newTopic("fencing_tokens", func(i Implementation) bool { return i.ShowToken != nil }, gotToken),
-	newTopic("fencing_deadlines", func(i Implementation) bool { return i.Before != nil }, gotDeadline),
+	newTopic("fencing_epochs", gotEpoch, "EpochIs"),
+	newTopic("fencing_offices", gotOffice, "TakeOffice"),
+	newTopic("fencing_sessions", gotSession, "Admit"),
+	newTopic("fencing_activations", gotActivation, "Activate"),
+	newTopic("fencing_tokens", gotToken, "ShowToken"),
+	newTopic("fencing_deadlines", gotDeadline, "Before"),
 }
 
 // Office is the active instance: its opaque epoch, and the number of the office. The zero Office is nobody's.

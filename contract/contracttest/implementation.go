@@ -8,8 +8,8 @@ import (
 )
 
 // Implementation is what is tested: a function for each question that the vectors ask, in the terms of package contract. A topic
-// whose functions are nil is left out. Errors must be those of package contract: a *[contract.InvalidError] with the path of what is
-// wrong, or a *[contract.Failure].
+// whose functions are all nil is left out, and one with some of them fails. Errors must be those of package contract: a
+// *[contract.InvalidError] with the path of what is wrong, or a *[contract.Failure].
 type Implementation struct {
 	Strict bool // a topic without its functions fails, and is not skipped
 
@@ -43,7 +43,9 @@ type Implementation struct {
 	CodeOfGRPC func(status uint32) (contract.FailureCode, bool)
 	GRPCStatus func(*contract.Failure) uint32
 	HTTPStatus func(*contract.Failure) int
-	Decide     func(contract.Method, *contract.Failure, contract.Delivery) contract.Decision
+	// FailureResult is the result code of the request that a failure answers.
+	FailureResult func(*contract.Failure) contract.ResultCode
+	Decide        func(contract.Method, *contract.Failure, contract.Delivery) contract.Decision
 	// MethodOf is what is said of a method, by its full name, in the Agent contract of a service.
 	MethodOf func(service, method string) contract.Method
 
@@ -100,11 +102,12 @@ func Contract() Implementation {
 		Digest:        contract.DigestOf,
 		ContentDigest: contentDigest,
 
-		RetryTable: contract.RetryTable,
-		Rule:       contract.FailureCode.Rule,
-		CodeOfGRPC: contract.FailureCodeOfGRPC,
-		Decide:     contract.Decide,
-		MethodOf:   func(service, method string) contract.Method { return contract.AgentMethods(service).Of(method) },
+		RetryTable:    contract.RetryTable,
+		Rule:          contract.FailureCode.Rule,
+		CodeOfGRPC:    contract.FailureCodeOfGRPC,
+		Decide:        contract.Decide,
+		FailureResult: (*contract.Failure).Result,
+		MethodOf:      func(service, method string) contract.Method { return contract.AgentMethods(service).Of(method) },
 
 		DecodeReceipt:  decodeWith((*contract.Receipt).UnmarshalJSON),
 		EncodeReceipt:  contract.Receipt.MarshalJSON,

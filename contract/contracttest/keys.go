@@ -1,7 +1,7 @@
 package contracttest
 
 // keyTopic is about the life of a key and the order of answers.
-var keyTopic = newTopic("keys", func(i Implementation) bool { return i.Keys != nil }, gotKeys)
+var keyTopic = newTopic("keys", gotKeys, "Keys")
 
 // KeyEvent is one thing that happens on a system. Which members are set depends on Event:
 //

@@ -8,13 +8,13 @@ import (
 
 // outcomeTopics are about what is known of items, and the one result that it makes.
 var outcomeTopics = []topic{
-	newTopic("outcomes", func(i Implementation) bool { return i.DecodeOutcomes != nil }, gotOutcomes),
-	newTopic("outcomes_encoding", func(i Implementation) bool { return i.EncodeOutcomes != nil }, gotOutcomesEncoding),
-	newTopic("results", func(i Implementation) bool { return i.DecodeResult != nil }, gotResult),
-	newTopic("results_encoding", func(i Implementation) bool { return i.EncodeResult != nil }, gotResultEncoding),
-	newTopic("tallies", func(i Implementation) bool { return i.Tally != nil }, gotTally),
-	newTopic("summaries", func(i Implementation) bool { return i.Summary != nil }, gotSummary),
-	newTopic("attention", func(i Implementation) bool { return i.Attention != nil }, gotAttention),
+	newTopic("outcomes", gotOutcomes, "DecodeOutcomes"),
+	newTopic("outcomes_encoding", gotOutcomesEncoding, "EncodeOutcomes"),
+	newTopic("results", gotResult, "DecodeResult"),
+	newTopic("results_encoding", gotResultEncoding, "EncodeResult"),
+	newTopic("tallies", gotTally, "Tally"),
+	newTopic("summaries", gotSummary, "Summary"),
+	newTopic("attention", gotAttention, "Attention"),
 }
 
 type outcome struct {

@@ -8,12 +8,12 @@ import (
 
 // receiptTopics are about receipts of mutations, and about what their requests carry.
 var receiptTopics = []topic{
-	newTopic("receipts", func(i Implementation) bool { return i.DecodeReceipt != nil }, gotReceipt),
-	newTopic("receipts_encoding", func(i Implementation) bool { return i.EncodeReceipt != nil }, gotReceiptEncoding),
-	newTopic("receipts_advance", func(i Implementation) bool { return i.AdvanceReceipt != nil }, gotAdvance),
-	newTopic("receipts_answers", func(i Implementation) bool { return i.ReceiptErr != nil }, gotReceiptAnswer),
-	newTopic("protocol_versions", func(i Implementation) bool { return i.CheckVersion != nil }, gotVersion),
-	newTopic("mutation_ids", func(i Implementation) bool { return i.CheckMutation != nil }, gotMutation),
+	newTopic("receipts", gotReceipt, "DecodeReceipt"),
+	newTopic("receipts_encoding", gotReceiptEncoding, "EncodeReceipt"),
+	newTopic("receipts_advance", gotAdvance, "AdvanceReceipt"),
+	newTopic("receipts_answers", gotReceiptAnswer, "ReceiptErr"),
+	newTopic("protocol_versions", gotVersion, "CheckVersion"),
+	newTopic("mutation_ids", gotMutation, "CheckMutation"),
 }
 
 type receipt struct {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -108,14 +110,14 @@ func strict(data []byte, v any) error {
 // topic is one kind of vectors.
 type topic struct {
 	name  string
-	has   func(Implementation) bool
+	needs []string // the functions of an Implementation that it asks
 	check func(Implementation, vector) error
 }
 
 // newTopic makes a topic from how its vectors are written. Got is the implementation's answer in the form of what is wanted, which
-// it gets for what a vector leaves open.
-func newTopic[In, Want any](name string, has func(Implementation) bool, got func(i Implementation, in In, want Want) Want) topic {
-	return topic{name, has, func(i Implementation, v vector) error {
+// it gets for what a vector leaves open; needs are the names of the functions that got calls.
+func newTopic[In, Want any](name string, got func(i Implementation, in In, want Want) Want, needs ...string) topic {
+	return topic{name, needs, func(i Implementation, v vector) error {
 		var in In
 		var want Want
 		if err := errors.Join(strict(v.In, &in), strict(v.Want, &want)); err != nil {
@@ -123,6 +125,36 @@ func newTopic[In, Want any](name string, has func(Implementation) bool, got func
 		}
 		return compare(want, func() Want { return got(i, in, want) })
 	}}
+}
+
+// lacks returns the functions that i does not have of those that the topic asks.
+func (t topic) lacks(i Implementation) (names []string) {
+	for _, name := range t.needs {
+		if reflect.ValueOf(i).FieldByName(name).IsNil() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// absent says whether i has no function of the topic at all.
+func (t topic) absent(i Implementation) bool { return len(t.lacks(i)) == len(t.needs) }
+
+// incomplete is what is wrong with an implementation that has only some functions of the topic, or none although it is strict.
+func (t topic) incomplete(i Implementation) string {
+	missing := t.lacks(i)
+	if len(missing) == 0 || t.absent(i) && !i.Strict {
+		return ""
+	}
+	return "the implementation has no " + strings.Join(missing, " and no ")
+}
+
+// nothing is the failure of an implementation that has no function for any topic: a suite that runs nothing has not passed.
+func nothing(i Implementation) []Failure {
+	if i.Strict || slices.ContainsFunc(topics, func(t topic) bool { return !t.absent(i) }) {
+		return nil
+	}
+	return []Failure{{"every topic", "no topic ran: the implementation has no function"}}
 }
 
 // compare compares by the JSON form, in which a message shows both.

@@ -87,7 +87,42 @@ func wrongFailures() []wrong {
 			}
 			return httpStatus(f)
 		}}, "http_statuses/code PERMISSION_DENIED"},
+
+		{"every ABORTED is a conflict", resulting(func(f *failure, r contract.ResultCode) contract.ResultCode {
+			if f.Code == contract.Aborted && r == contract.ResultNotApplied {
+				return contract.ResultConflict
+			}
+			return r
+		}), "failure_results/R45 a revision that has moved"},
+		{"a conflict whatever its effect", resulting(func(f *failure, r contract.ResultCode) contract.ResultCode {
+			if f.Reason == contract.ReasonKeyReused || f.Reason == contract.ReasonSecondOperation {
+				return contract.ResultConflict
+			}
+			return r
+		}), "failure_results/a conflict that a server relays"},
+		{"what is not known is not applied", resulting(func(_ *failure, r contract.ResultCode) contract.ResultCode {
+			if r == contract.ResultUnknown {
+				return contract.ResultNotApplied
+			}
+			return r
+		}), "failure_results/code UNAVAILABLE"},
+		{"a denial that is merely not applied", resulting(func(f *failure, r contract.ResultCode) contract.ResultCode {
+			if f.Code == contract.PermissionDenied && r == contract.ResultStopped {
+				return contract.ResultNotApplied
+			}
+			return r
+		}), "failure_results/R7 denied"},
+		{"a code that is none with an effect that is known", resulting(func(f *failure, r contract.ResultCode) contract.ResultCode {
+			if f.Effect == contract.EffectNone && r == contract.ResultUnknown {
+				return contract.ResultNotApplied
+			}
+			return r
+		}), "failure_results/a code that is none"},
 	}, wrongDecisions()...)
+}
+
+func resulting(change func(*failure, contract.ResultCode) contract.ResultCode) impl {
+	return impl{FailureResult: func(f *failure) contract.ResultCode { return change(f, f.Result()) }}
 }
 
 func coding(of func(uint32) (contract.FailureCode, bool)) impl { return impl{CodeOfGRPC: of} }

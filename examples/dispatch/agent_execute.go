@@ -29,17 +29,17 @@ func (a *agent[TTx]) Execute(ctx context.Context, q *agentv1.ExecuteRequest) (*a
 	m.Identities = []broker.Identity{executionIdentity(p.ExecutionID), {Kind: "permit", Value: p.ID}}
 	peer := caller(ctx).URI
 	m.Apply = func(ctx context.Context, tx TTx) (contract.Receipt, error) {
-		values := a.store.Values(tx)
-		if _, err := a.space.Hold(ctx, values, fencing.AdmissionOpen(agentID)); err != nil {
+		open, err := fence.And(ctx, fencing.AdmissionOpen(agentID))
+		if err != nil {
 			return contract.Receipt{}, err
 		}
 		if p.Token < q.GetPermit().GetLowestToken() {
 			return contract.Receipt{}, fencing.ErrVoid
 		}
-		if _, err := fence.ConsumePermit(ctx, peer, p, a.now()); err != nil {
+		if _, err := open.ConsumePermit(ctx, peer, p, a.now()); err != nil {
 			return contract.Receipt{}, err
 		}
-		_, err := fence.StartTask(ctx, p.ExecutionID, m.Meta.OperationID)
+		_, err = fence.StartTask(ctx, p.ExecutionID, m.Meta.OperationID)
 		return contract.Receipt{}, err
 	}
 	m.Invoke = a.invocation(p.ExecutionID, q.GetNumber(), p.Deadline)

@@ -63,7 +63,7 @@ func (d *dispatcher[TTx]) decisionID(execution string) store.ValueID {
 // dispatcher's own record of the task, which does not change until the commit: for a stopped task nothing is issued (R93).
 func (d *dispatcher[TTx]) decide(ctx context.Context, fence fencing.Fence, values store.Values, o order) (decision, error) {
 	made := decision{Verdict: issued, Operation: o.Op, AgentID: agentID}
-	t, err := fence.StartTask(ctx, taskRecord, taskApproval)
+	t, err := fence.StartTask(ctx, taskRecord, recordApproval)
 	if err != nil {
 		return made, err
 	}
@@ -294,10 +294,10 @@ func (d *dispatcher[TTx]) approvedStop(ctx context.Context, o order) (answer, er
 	return received(reply.GetReceipt())
 }
 
-// taskRecord is what the task is called here, and taskApproval what it was begun with.
+// taskRecord is what the task is called here, and recordApproval what it was begun with.
 var taskRecord = fmt.Sprintf("task-%d-%d", task.Tenant, task.Task)
 
-const taskApproval = "approved"
+const recordApproval = "approved"
 
 func (d *dispatcher[TTx]) stopTask(ctx context.Context) error {
 	return d.tx(ctx, func(ctx context.Context, tx TTx) error {
@@ -305,13 +305,18 @@ func (d *dispatcher[TTx]) stopTask(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t, err := fence.StartTask(ctx, taskRecord, taskApproval)
-		if err != nil || t.State == fencing.TaskStopped {
-			return err
-		}
-		_, err = fence.ControlTask(ctx, taskRecord, fencing.Control{Action: fencing.ActionStop, ExpectedRevision: t.Revision})
-		return err
+		return stopRecord(ctx, fence, taskRecord)
 	})
+}
+
+// stopRecord stops what goes on under a name, for ever.
+func stopRecord(ctx context.Context, fence fencing.Fence, name string) error {
+	t, err := fence.StartTask(ctx, name, recordApproval)
+	if err != nil || t.State == fencing.TaskStopped {
+		return err
+	}
+	_, err = fence.ControlTask(ctx, name, fencing.Control{Action: fencing.ActionStop, ExpectedRevision: t.Revision})
+	return err
 }
 
 // task reads the dispatcher's own record of the task.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -97,7 +98,12 @@ func (d *dispatcher[TTx]) fence(ctx context.Context, o order) (answer, error) {
 	})
 }
 
-// end fences or releases a reservation, which ends its permit in the same transaction: no Execute is claimed with that any more (R73).
+// permitRecord is what the permit of a reservation is called among the records of what may go on here.
+func permitRecord(reservation string, token int64) string {
+	return fmt.Sprintf("permit-%s-%d", reservation, token)
+}
+
+// end fences or releases a reservation, which stops its permit in the same transaction: no Execute is claimed with that any more (R73).
 func (d *dispatcher[TTx]) end(ctx context.Context, reservation string,
 	over func(ctx context.Context, f fencing.Fence, l fencing.Lease) (fencing.Reservation, error),
 ) (answer, error) {
@@ -116,8 +122,7 @@ func (d *dispatcher[TTx]) end(ctx context.Context, reservation string,
 		if r, err = over(ctx, fence, lease); err != nil {
 			return err
 		}
-		_, err = fence.EndPermits(ctx, resourceOf(reservation), lease.Token)
-		return err
+		return stopRecord(ctx, fence, permitRecord(lease.ReservationID, lease.Token))
 	})
 	return answer{Count: r.Revision, Text: string(r.State)}, err
 }
@@ -138,8 +143,8 @@ func (d *dispatcher[TTx]) release(ctx context.Context, o order) (answer, error) 
 }
 
 // execute calls Execute with the permit that there is. Its claim is committed before anything is sent, and an unknown outcome is
-// queried, never sent anew (R52). The permit is consumed in the transaction of the claim, under the lock that its end needs too: what
-// is void is not sent (R73).
+// queried, never sent anew (R52). The permit's record is held in the transaction of the claim, which its end needs too: what is void
+// is not sent (R73).
 func (d *dispatcher[TTx]) execute(ctx context.Context, o order) (answer, error) {
 	p, err := d.permit(ctx, o.Execution)
 	if err == nil && o.Permit != "" {
@@ -165,7 +170,10 @@ func (d *dispatcher[TTx]) execute(ctx context.Context, o order) (answer, error) 
 		return grpcerr.ReceiptFromProto(reply.GetReceipt())
 	}
 	allow := func(ctx context.Context, f fencing.Fence) error {
-		_, err := f.ConsumePermit(ctx, agentURI, p.Permit, time.Now())
+		record, err := f.StartTask(ctx, permitRecord(p.ReservationID, p.Token), recordApproval)
+		if err == nil && record.State != fencing.TaskRunning {
+			err = fencing.ErrVoid
+		}
 		return err
 	}
 	return d.originate(ctx, o, origin{"Execute", executeContent(q), allow, send})

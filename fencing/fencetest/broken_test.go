@@ -56,6 +56,9 @@ var faults = map[string]struct {
 	"a lease is released without evidence":  {noEvidence, "J19 R117 no lease is released without evidence, or by another"},
 	"the gate looks before it registers":    {looseGate, "J11 R89 a call is registered before a close, or not at all"},
 	"a restart opens the gate":              {openAtStart, "J10 R92 a gate that was stopped is never open again"},
+	"every report of a fact has a row":      {rowPerReport, "J17 R95 R96 R98 a fact is queued once"},
+	"a fenced caller reports":               {checkedOnce, "J17 R95 R96 R98 a fact is queued once"},
+	"a fact outlives its completion":        {commitsAll, "J18 R100 R101 what completes queues its fact with it"},
 	"a mutation's guard is asked once":      {checkedOnce, "J12 R121 a fenced caller gets no receipt and leaves no claim"},
 }
 

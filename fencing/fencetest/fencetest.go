@@ -10,7 +10,8 @@
 // do so only to give a broken implementation the time to show that it is.
 //
 // The invariants J5, J6, J7, J8, J15, J16 and J20 are of the broker, and J9 and J13 also: their cases run through broker.Mutate on
-// the harness's store, with the implementation as its guard. J17 and J18, of facts and their outbox, are of neither.
+// the harness's store, with the implementation as its guard. J17 and J18, of facts and their outbox, run through broker.QueueFact under
+// the implementation's fence. A harness without a store has none of them.
 package fencetest
 
 import "testing"
@@ -159,5 +160,7 @@ func (s suite[TTx]) mutations() {
 	s.run("J12 R121 a fenced caller gets no receipt and leaves no claim", mutationFenced[TTx], hasStore[TTx])
 	s.run("J3 R118 a fence that moves under a mutation", eachMove(mutationMoved[TTx]), hasStore[TTx])
 	s.run("J9 R44 R46 a barrier's operation moves the generation once", mutationBarrier[TTx], hasStore[TTx], hasAdmissions[TTx])
+	s.run("J17 R95 R96 R98 a fact is queued once", factOnce[TTx], hasStore[TTx])
+	s.run("J18 R100 R101 what completes queues its fact with it", factCompletes[TTx], hasStore[TTx])
 	s.run("J13 R50 R53 R54 a permit's operation consumes it once", mutationPermit[TTx], hasStore[TTx], hasPermits[TTx])
 }

@@ -147,7 +147,8 @@ func mutationOnce[TTx any](k *kit[TTx]) {
 	k.rule(won == 1 && calls.Load() == 1, "an execution is originated once", won, calls.Load())
 }
 
-// mutationDecided decides once about an execution: that it is refused is a decision too.
+// mutationDecided decides once about an execution: that it is refused is a decision too. The same operation again returns the first
+// decision (R58), another one is a conflict (R62), and a query by the execution tells the first: see contract.ErrSecondOperation.
 func mutationDecided[TTx any](k *kit[TTx]) {
 	_, c := k.active()
 	b := k.broker()

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"math/big"
 	"net"
 	"net/url"
@@ -117,6 +118,17 @@ func withURIs(t *testing.T, texts ...string) func(*x509.Certificate) {
 	t.Helper()
 	all := uris(t, texts...)
 	return func(c *x509.Certificate) { c.URIs = all }
+}
+
+// withRawURI names a URI as it is written, which a url.URL does not keep.
+func withRawURI(t *testing.T, text string) func(*x509.Certificate) {
+	t.Helper()
+	const uri = 6 // of a GeneralName's choices
+	names, err := asn1.Marshal([]asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: uri, Bytes: []byte(text)}})
+	require.NoError(t, err)
+	return func(c *x509.Certificate) {
+		c.ExtraExtensions = append(c.ExtraExtensions, pkix.Extension{Id: subjectAltName, Value: names})
+	}
 }
 
 func (a *authority) pool() *x509.CertPool {

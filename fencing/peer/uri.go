@@ -1,8 +1,11 @@
 package peer
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,13 +21,24 @@ func (c *Config) uriOf(leaf *x509.Certificate) (string, error) {
 	}
 	u := leaf.URIs[0]
 	text := u.Scheme + "://" + u.Host + u.Path
-	if u.Scheme != cmp.Or(c.Scheme, "spiffe") || !plain(u) || u.String() != text || len(text) > maxURI {
+	if u.Scheme != cmp.Or(c.Scheme, "spiffe") || !plain(u) || u.String() != text || emptyFragment(leaf, u) || len(text) > maxURI {
 		return "", ErrURIForm
 	}
 	if len(c.TrustDomains) > 0 && !slices.Contains(c.TrustDomains, u.Host) {
 		return "", ErrTrustDomain
 	}
 	return text, nil
+}
+
+// subjectAltName is the extension that holds a certificate's URIs (RFC 5280, 4.2.1.6).
+var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// emptyFragment says whether the certificate has a '#' after the URI, and nothing after that. A parsed URL does not show it, as it does
+// an empty query; so it is looked for in what was parsed, where the URI's bytes stand as they are.
+func emptyFragment(leaf *x509.Certificate, u *url.URL) bool {
+	return slices.ContainsFunc(leaf.Extensions, func(e pkix.Extension) bool {
+		return e.Id.Equal(subjectAltName) && bytes.Contains(e.Value, []byte("://"+u.Host+u.Path+"#"))
+	})
 }
 
 // plain says whether u is a scheme, a host and a path, each in the only form that it has: so there is no port, no user, no query, no

@@ -15,12 +15,14 @@ package identity
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 
+	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/fencing/peer"
 )
 
@@ -66,7 +68,8 @@ func UnaryServerInterceptor(cfg *Config) grpc.UnaryServerInterceptor {
 }
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: it asks when the stream begins and for every message that is
-// received or sent.
+// received or sent. A refusal that comes when the handler has got a message, or sends one, does not say that nothing was done: its
+// effect is unknown. What the caller of a read does next does not depend on that.
 func StreamServerInterceptor(cfg *Config) grpc.StreamServerInterceptor {
 	c := newConfig(cfg)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
@@ -78,19 +81,23 @@ func StreamServerInterceptor(cfg *Config) grpc.StreamServerInterceptor {
 			_, err := c.identify(ctx, info.FullMethod)
 			return err
 		}}
-		if err := handle(srv, s); s.refused == nil {
+		if err := handle(srv, s); s.refusal() == nil {
 			return err
 		}
-		return s.refused
+		return s.refusal()
 	}
 }
 
-// stream asks who calls for each of its messages. A refusal ends it, whatever the handler makes of that.
+// stream asks who calls for each of its messages. A refusal ends it, whatever the handler makes of that. One goroutine of the handler
+// may receive while another one sends, and neither needs to have ended with the handler.
 type stream struct {
 	grpc.ServerStream
 
-	ctx     context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
-	check   func() error
+	ctx   context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
+	check func() error
+
+	mu      sync.Mutex
+	begun   bool // the handler has got a message, or has sent one
 	refused error
 }
 
@@ -100,21 +107,46 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.ask()
+	return s.ask(false)
 }
 
 func (s *stream) SendMsg(m any) error {
-	if err := s.ask(); err != nil {
+	if err := s.ask(true); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-func (s *stream) ask() error {
-	if s.refused == nil {
-		s.refused = s.check()
+// ask asks without the lock: what Config.Admit does may take its time.
+func (s *stream) ask(sending bool) error {
+	refused := s.refusal()
+	if refused == nil {
+		refused = s.check()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = refused
+	}
+	if s.begun || sending {
+		s.refused = unproven(s.refused)
+	}
+	s.begun = s.begun || s.refused == nil
 	return s.refused
+}
+
+func (s *stream) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
+}
+
+// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
+func unproven(err error) error {
+	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
+		return f.WithUnknownEffect().With(err)
+	}
+	return err
 }
 
 type config struct{ Config }

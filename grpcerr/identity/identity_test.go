@@ -7,9 +7,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/url"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +38,12 @@ const (
 )
 
 // who is a service that tells who called.
-type who struct{ calls atomic.Int32 }
+type who struct {
+	calls atomic.Int32
+	began func()                        // before its handler receives; nil: nothing
+	wrote func()                        // before its handler answers; nil: nothing
+	talk  func(grpc.ServerStream) error // instead of its handler
+}
 
 func (w *who) desc() *grpc.ServiceDesc {
 	tell := func(ctx context.Context) *wrapperspb.StringValue {
@@ -56,11 +65,20 @@ func (w *who) desc() *grpc.ServiceDesc {
 			})
 		}}},
 		Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			if w.talk != nil {
+				return w.talk(s)
+			}
 			for {
+				if w.began != nil {
+					w.began()
+				}
 				if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
 					return nil //nolint:nilerr // a handler that swallows the refusal
 				}
 				w.calls.Add(1)
+				if w.wrote != nil {
+					w.wrote()
+				}
 				if err := s.SendMsg(tell(s.Context())); err != nil {
 					return err
 				}
@@ -225,7 +243,98 @@ func TestExpiryIsCheckedAgain(t *testing.T) {
 	w.calls.Store(0)
 	later.Store(int64(2 * time.Hour))
 	require.NoError(t, stream.SendMsg(wrapperspb.String("")))
-	refusedAs(t, w, peer.ErrExpired, stream.RecvMsg(new(wrapperspb.StringValue)))
+	err = stream.RecvMsg(new(wrapperspb.StringValue))
+	assert.ErrorIs(t, err, peer.ErrExpired)
+	assert.False(t, contract.KnownNoEffect(err), "the first message was acted on")
+	assert.Zero(t, w.calls.Load())
 	_, err = ask(t.Context(), conn)
 	refusedAs(t, w, peer.ErrExpired, err)
+}
+
+// R18, R114, R116: a refusal in the middle of a stream ends it. That nothing was done is said of one whose handler has got no message
+// alone: whoever is refused his receipt must not be told that.
+func TestRefusedAfterTheEffect(t *testing.T) {
+	p := newPKI(t)
+	for name, c := range map[string]struct {
+		at   func(w *who, refuse func())
+		runs int32
+		none bool
+	}{
+		"before the first message":  {func(w *who, refuse func()) { w.began = refuse }, 0, true},
+		"before the first receipt":  {func(w *who, refuse func()) { w.wrote = refuse }, 1, false},
+		"before the second message": {func(w *who, refuse func()) { w.began = second(refuse) }, 1, false},
+		"before the second receipt": {func(w *who, refuse func()) { w.wrote = second(refuse) }, 2, false},
+	} {
+		for _, why := range []*contract.Failure{peer.ErrExpired, contract.ErrDenied} {
+			t.Run(name+"/"+string(why.Code), func(t *testing.T) {
+				w := new(who)
+				var over atomic.Bool
+				c.at(w, func() { over.Store(true) })
+				conn := serve(t, w, p.server(tls.RequireAndVerifyClientCert), &identity.Config{
+					Admit: func(context.Context, string, peer.Identity) error {
+						if over.Load() {
+							return fmt.Errorf("admission: %w", why)
+						}
+						return nil
+					},
+				})(p.client(p.leaf(uri)))
+				stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streaming)
+				require.NoError(t, err)
+				for err == nil {
+					_ = stream.SendMsg(wrapperspb.String(""))
+					err = stream.RecvMsg(new(wrapperspb.StringValue))
+				}
+				assert.ErrorIs(t, err, why)
+				assert.Equal(t, c.none, contract.KnownNoEffect(err))
+				assert.Equal(t, c.none, strings.Contains(err.Error(), "nothing was done"), err)
+				assert.Equal(t, c.runs, w.calls.Load())
+			})
+		}
+	}
+}
+
+// second calls what it is given when it is called for the second time.
+func second(do func()) func() {
+	n := 0
+	return func() {
+		if n++; n == 2 {
+			do()
+		}
+	}
+}
+
+// A handler may receive in one goroutine and send in another, and end before they do: the race detector finds what they share.
+func TestStreamIsUsedByTwo(t *testing.T) {
+	p, w := newPKI(t), new(who)
+	w.talk = func(s grpc.ServerStream) error {
+		got := make(chan struct{}, 100)
+		var sender sync.WaitGroup
+		go func() {
+			for s.RecvMsg(new(wrapperspb.StringValue)) == nil {
+				got <- struct{}{}
+			}
+		}()
+		sender.Go(func() {
+			for range 20 {
+				if s.SendMsg(wrapperspb.String("")) != nil {
+					return
+				}
+			}
+		})
+		<-got
+		sender.Wait()
+		return nil
+	}
+	conn := serve(t, w, p.server(tls.RequireAndVerifyClientCert), nil)(p.client(p.leaf(uri)))
+	for range 20 {
+		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streaming)
+		require.NoError(t, err)
+		for range 20 {
+			_ = stream.SendMsg(wrapperspb.String("")) // io.EOF when the handler has ended
+		}
+		for err == nil {
+			err = stream.RecvMsg(new(wrapperspb.StringValue))
+		}
+		assert.Equal(t, io.EOF, err)
+	}
 }

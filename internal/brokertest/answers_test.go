@@ -234,7 +234,7 @@ func cancelledNeverRuns[TTx any](b *bench[TTx]) {
 func authoriser[TTx any](b *bench[TTx]) {
 	var asked []broker.Access
 	allow := true
-	guarded := b.with(broker.Config{ReplayWait: -1, Authorize: func(_ context.Context, a broker.Access) error {
+	guarded := b.with(broker.Config{ReplayWait: -1, PayloadRetention: 1, Authorize: func(_ context.Context, a broker.Access) error {
 		asked = append(asked, a)
 		if allow {
 			return nil
@@ -253,13 +253,42 @@ func authoriser[TTx any](b *bench[TTx]) {
 	_, err = guarded.Cancel(b.ctx, firmA, c.IdempotencyKey)
 	require.ErrorIs(b, err, contract.ErrDenied)
 
-	free := b.propose("a")
+	free, open := b.propose("a"), b.propose("a")
 	_, err = guarded.confirm(request(free), b.never)
 	require.ErrorIs(b, err, contract.ErrDenied)
 	assert.Equal(b, broker.Proposed, b.phase(free), "no claim may stand")
 	assert.Len(b, asked, 5, "asked once per call")
 	assert.Equal(b, firmA, asked[0].Tenant)
 	assert.Equal(b, c.IdempotencyKey, asked[0].Key)
+
+	b.crashed(open, short, "")
+	b.Advance(2 * short)
+	asked = nil
+	denied := func(method string, key uuid.UUID, err error) {
+		b.Helper()
+		require.ErrorIs(b, err, contract.ErrDenied, method)
+		assert.Equal(b, []broker.Access{{Method: method, Tenant: firmA, Key: key}}, asked, "asked once")
+		asked = nil
+	}
+	_, err = guarded.Resolve(b.ctx, resolution(open), func(context.Context, broker.Item) (broker.Verdict, error) {
+		b.Error("the reader must not be called")
+		return broker.Verdict{}, nil
+	})
+	denied("resolve", open.IdempotencyKey, err)
+	assert.Equal(b, broker.Unresolved, b.phase(open))
+	page, err := guarded.ListUnresolved(b.ctx, broker.Page{Tenant: firmA})
+	denied("list_unresolved", uuid.Nil, err)
+	assert.Empty(b, page)
+	n, err := guarded.Purge(b.ctx, broker.Page{Tenant: firmA})
+	denied("purge", uuid.Nil, err)
+	assert.Zero(b, n)
+	allow = true
+	page, err = guarded.ListUnresolved(b.ctx, broker.Page{Tenant: firmA})
+	require.NoError(b, err)
+	assert.Len(b, page, 1, "there was something to show")
+	n, err = guarded.Purge(b.ctx, broker.Page{Tenant: firmA})
+	require.NoError(b, err)
+	assert.Equal(b, 1, n, "and something to purge")
 
 	down := b.with(broker.Config{ReplayWait: -1, Authorize: func(context.Context, broker.Access) error {
 		return contract.ErrUnavailable.With(errors.New("policy server"))
@@ -344,6 +373,8 @@ func concurrentConfirms[TTx any](b *bench[TTx]) {
 }
 
 func badRequests[TTx any](b *bench[TTx]) {
+	uses := counting(&b.Harness)
+	counted := b.with(broker.Config{ReplayWait: -1})
 	good := request(b.propose("a"))
 	for name, spoil := range map[string]func(*broker.Request){
 		"no tenant":       func(r *broker.Request) { r.Tenant = "" },
@@ -360,17 +391,19 @@ func badRequests[TTx any](b *bench[TTx]) {
 	} {
 		req := good
 		spoil(&req)
-		_, err := b.confirm(req, b.never)
+		_, err := counted.confirm(req, b.never)
 		var invalid *contract.InvalidError
 		require.ErrorAs(b, err, &invalid, name)
 		require.ErrorIs(b, err, contract.ErrInvalid)
 		assert.NotEmpty(b, invalid.Path, name)
 	}
-	assert.Equal(b, broker.Proposed, b.phase(good.Confirmation))
-	_, err := b.Propose(b.ctx, "", proposal("a"))
+	_, err := counted.Propose(b.ctx, "", proposal("a"))
 	require.ErrorIs(b, err, contract.ErrInvalid)
-	_, err = b.Propose(b.ctx, firmA, proposal())
+	_, err = counted.Propose(b.ctx, firmA, proposal())
 	require.ErrorIs(b, err, contract.ErrInvalid)
+	assert.Zero(b, uses.Load(), "the store is not used")
+	assert.Equal(b, broker.Proposed, counted.phase(good.Confirmation))
+	assert.EqualValues(b, 1, uses.Load(), "a use is seen")
 }
 
 func refusalsAreSafe[TTx any](b *bench[TTx]) {

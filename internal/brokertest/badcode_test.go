@@ -150,13 +150,15 @@ func surfacePanics[TTx any](b *bench[TTx]) {
 	assert.False(b, res.Replayed)
 }
 
-// S28: a confirm without an executor is a bad request, before anything is asked of the store.
+// S4: a confirm without an executor is a bad request, before anything is asked of the store.
 func TestNoExecutor(t *testing.T) {
 	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		uses := counting(&h)
 		b := newBench(t, h, execute, nil)
 		c := b.propose("a")
 		tx, err := h.Begin(b.ctx)
 		require.NoError(t, err)
+		uses.Store(0)
 		for mode, call := range map[string]func() (*contract.OperationResult, error){
 			execute: func() (*contract.OperationResult, error) { return b.Execute(b.ctx, request(c), nil) },
 			perItem: func() (*contract.OperationResult, error) { return b.ExecutePerItem(b.ctx, request(c), nil) },
@@ -172,6 +174,7 @@ func TestNoExecutor(t *testing.T) {
 			require.ErrorAs(t, err, &invalid, mode)
 			assert.Equal(t, "/executor", invalid.Path)
 		}
+		assert.Zero(t, uses.Load())
 		require.NoError(t, tx.Commit())
 		assert.Equal(t, broker.Proposed, b.phase(c))
 	})

@@ -48,8 +48,8 @@ func TestAnItemThatCommittedByItself(t *testing.T) {
 	}
 }
 
-// S28a: on SQLite nothing of a transaction that the broker began is committed but by the broker: not by an executor, and not
-// statement by statement after SQLite has rolled it back, as it does with a write that a context interrupts.
+// S28a: on SQLite nothing is committed by an executor: not the transaction that it was lent, and not statement by statement after
+// SQLite has rolled it back, as it does with a write that a context interrupts.
 func TestAnExecutorCannotCommitOnSQLite(t *testing.T) {
 	t.Parallel()
 	interrupted := func(ctx context.Context, tx *sql.Tx) {
@@ -85,6 +85,14 @@ func TestAnExecutorCannotCommitOnSQLite(t *testing.T) {
 					assert.NotEqual(t, contract.Applied, res.Outcomes[0].State)
 				}
 				assert.Equal(t, 0, b.effects("a"))
+				inTheirs := b.propose("a")
+				tx, err := b.Harness.Begin(b.ctx)
+				require.NoError(t, err)
+				_, err = b.ExecuteTx(b.ctx, tx, broker.TxRequest[*sql.Tx]{Request: request(inTheirs)}, exec)
+				require.Error(t, err)
+				_ = b.Rollback(b.ctx, tx)
+				assert.Equal(t, 0, b.effects("a"))
+				assert.Equal(t, broker.Proposed, b.phase(inTheirs))
 				own := b.propose("b")
 				res, err = b.confirm(request(own), apply)
 				require.NoError(t, err, "the store goes on")

@@ -112,6 +112,7 @@ func oddOutcomes[TTx any](b *bench[TTx]) {
 
 func externalErrors[TTx any](b *bench[TTx]) {
 	own := &contract.Failure{Code: contract.Aborted, Reason: "registry.closed", Effect: contract.EffectNone}
+	unread := &contract.InvalidError{Problem: "is not JSON"} // the target's answer
 	cases := []struct {
 		err    error
 		state  contract.OutcomeState
@@ -124,6 +125,11 @@ func externalErrors[TTx any](b *bench[TTx]) {
 		{fmt.Errorf("wrapped: %w", broker.NotApplied(errors.New("refused"))), contract.Failed, ""},
 		{errors.Join(broker.NotApplied(errors.New("refused")), errors.New("reset")), contract.Ambiguous, ""},
 		{errors.Join(broker.NotApplied(errors.New("refused")), broker.NotApplied(errors.New("too"))), contract.Failed, ""},
+		{errors.Join(broker.NotApplied(contract.ErrOutcomeUnknown), own), contract.Failed, contract.ErrOutcomeUnknown.Reason},
+		{fmt.Errorf("read: %w", unread), contract.Ambiguous, contract.ReasonInvalid},
+		{errors.Join(own, unread), contract.Ambiguous, "registry.closed"},
+		{errors.Join(own, broker.NotApplied(unread)), contract.Failed, "registry.closed"},
+		{own.With(unread), contract.Failed, "registry.closed"},
 		{own, contract.Failed, "registry.closed"},
 		{fmt.Errorf("call: %w", own), contract.Failed, "registry.closed"},
 	}
@@ -213,13 +219,13 @@ func oneLease[TTx any](b *bench[TTx]) {
 // known to have started.
 func progressSurvives[TTx any](b *bench[TTx]) {
 	c := b.propose("a", "b", "c")
-	b.crashed(c, long, "a")
+	b.crashed(c, long, "a") // until its progress, which a lease that is over would not let pass
 	s, err := b.Store.Own().Lookup(b.ctx, lookupOf(c))
 	require.NoError(b, err)
 	held := store.Fenced{ID: lookupOf(c).ID, Attempt: s.Claim.Attempt, Fence: s.Claim.Fence}
-	done := contract.OperationItemOutcome{ItemID: "a", State: contract.Applied, Ref: "ref/a"}
-	require.NoError(b, b.Store.Own().Progress(b.ctx, store.ProgressParams{Fenced: held, Done: "a",
-		Outcome: contract.EncodeOutcomes([]contract.OperationItemOutcome{done}), Next: "b", Lease: short}))
+	done := contract.OperationItemOutcome{ItemID: marked("a"), State: contract.Applied, Ref: "ref/a"}
+	require.NoError(b, b.Store.Own().Progress(b.ctx, store.ProgressParams{Fenced: held, Done: marked("a"),
+		Outcome: contract.EncodeOutcomes([]contract.OperationItemOutcome{done}), Next: marked("b"), Lease: short}))
 	b.Advance(2 * short)
 	res, err := b.confirm(request(c), b.never)
 	require.NoError(b, err)

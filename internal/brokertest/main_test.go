@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"database/sql"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, schema) }
+func TestMain(m *testing.M) { os.Exit(unmarked(func() int { return pgtest.Run(m, schema) })) }
 
 // schema makes the claim table and a table for the executors' own effects, for the plain application role.
 var schema = claims.Schema(`CREATE TABLE public.effect (name text NOT NULL);

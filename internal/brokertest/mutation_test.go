@@ -17,13 +17,13 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-const agent = "agent-1"
+const agent = "agent-1-" + marker
 
 // mutation is a mutation without an effect.
 func mutation[TTx any](operation string) broker.Mutation[TTx] {
 	return broker.Mutation[TTx]{
 		Tenant: firmA, AgentID: agent, Method: contract.Method{Name: "/agent.v1.AgentService/ExecuteAuthorized"},
-		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: "key of " + operation},
+		Meta:   contract.RequestMeta{OperationID: operation, IdempotencyKey: marked("key of " + operation)},
 		Digest: contract.NewContent("ExecuteAuthorized").Text("number", "1").Digest(),
 	}
 }
@@ -416,8 +416,8 @@ func concurrentMutations[TTx any](b *bench[TTx]) {
 		for range 25 {
 			wg.Go(func() {
 				r, err := b.Mutate(b.ctx, m)
-				if err != nil {
-					assert.ErrorIs(b, err, contract.ErrInProgress)
+				if err != nil { // on a loaded machine a store with one writer may be busy with the others for longer than the lock timeout
+					assert.True(b, errors.Is(err, contract.ErrInProgress) || errors.Is(err, store.ErrBusy), "%v", err)
 					return
 				}
 				if !r.Replayed {
@@ -470,7 +470,7 @@ func neverCameBack[TTx any](b *bench[TTx]) {
 	h := b.Harness
 	s := spy(&h)
 	s.complete = func(store.CompleteParams, func() error) error { return errLost }
-	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: 20 * time.Millisecond})
+	dead := newBench(b.T, h, b.mode, &broker.Config{ReplayWait: -1, Lease: expiry, StoreTimeout: time.Second})
 	m := mutation[TTx]("op")
 	m.Invoke = invokes(b, applied, nil)
 	r, err := dead.Mutate(b.ctx, m)
@@ -512,8 +512,12 @@ func keysAreApart[TTx any](b *bench[TTx]) {
 	require.ErrorIs(b, err, contract.ErrNotMinted)
 	c := b.propose("a")
 	c.IdempotencyKey = key
-	_, err = b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1}).Execute(b.ctx, request(c), nil)
-	require.Error(b, err)
+	for _, mode := range everyMode {
+		open := b.with(broker.Config{AcceptUnmintedKeys: true, ReplayWait: -1})
+		open.mode = mode
+		_, err = open.confirm(request(c), b.never)
+		require.ErrorIs(b, err, contract.ErrKeyReused, mode)
+	}
 }
 
 // mutationCases are run on every store.

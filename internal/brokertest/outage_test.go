@@ -203,9 +203,9 @@ func TestOwnWritesAreDurable(t *testing.T) {
 				WITH CHECK (current_setting('synchronous_commit') IN ('on', 'remote_apply'))`)
 			require.NoError(t, err)
 			pool := db.Pool(t, withSetting("synchronous_commit", level))
-			_, err = pool.Exec(t.Context(), `SELECT set_config('app.firm_id', 'firm-a', false)`)
+			_, err = pool.Exec(t.Context(), `SELECT set_config('app.firm_id', $1, false)`, firmA)
 			require.NoError(t, err)
-			_, err = pool.Exec(t.Context(), `INSERT INTO agents.agent_idempotency_key (firm_id, boundary) VALUES ('firm-a', 'other')`)
+			_, err = pool.Exec(t.Context(), `INSERT INTO agents.agent_idempotency_key (firm_id, boundary) VALUES ($1, 'other')`, firmA)
 			require.ErrorContains(t, err, "42501", "so that a write that is less durable shows")
 			for _, mode := range []string{execute, perItem, atomically} {
 				b := newBench(t, postgres(t, pool), mode, nil)

@@ -96,7 +96,7 @@ func TestSwallowedSQLError(t *testing.T) {
 	require.NoError(t, b.Commit(b.ctx, tx))
 	assert.Equal(t, []contract.OutcomeState{contract.Applied, contract.Failed, contract.Applied}, states(res))
 	assert.Equal(t, contract.ReasonRolledBack, res.Outcomes[1].Reason)
-	assert.Contains(t, res.Outcomes[1].Detail, "division by zero")
+	assert.Contains(t, res.Outcomes[1].Detail, "SQLSTATE 22012")
 	assert.Empty(t, res.Outcomes[1].Ref)
 	assert.Equal(t, [3]int{1, 0, 1}, [3]int{b.effects("a"), b.effects("b"), b.effects("c")})
 }

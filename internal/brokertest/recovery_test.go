@@ -48,7 +48,7 @@ func resolveReads[TTx any](b *bench[TTx]) {
 	res, err := b.Resolve(b.ctx, resolution(c), read)
 	require.NoError(b, err)
 	assert.Equal(b, []contract.OutcomeState{contract.Applied, contract.Failed, contract.Failed}, states(res))
-	assert.Equal(b, contract.OperationItemOutcome{ItemID: "a", State: contract.Applied, Ref: "forum/1", Reason: contract.ReasonFoundApplied,
+	assert.Equal(b, contract.OperationItemOutcome{ItemID: marked("a"), State: contract.Applied, Ref: "forum/1", Reason: contract.ReasonFoundApplied,
 		Detail: "it is in the register", By: "on-call"}, res.Outcomes[0])
 	assert.True(b, res.Outcomes[1].Provisional)
 	assert.False(b, res.Outcomes[2].Provisional)
@@ -285,8 +285,8 @@ func perItemCrash[TTx any](b *bench[TTx]) {
 	tx, _, err := b.Store.Begin(b.ctx, store.Opening{ID: p.ID, Hold: &held})
 	require.NoError(b, err)
 	require.NoError(b, b.Effect(b.ctx, tx, "a"))
-	done := contract.OperationItemOutcome{ItemID: "a", State: contract.Applied}
-	require.NoError(b, b.Store.Commit(b.ctx, tx, store.Closing{Progress: &store.ProgressParams{Fenced: held, Done: "a",
+	done := contract.OperationItemOutcome{ItemID: marked("a"), State: contract.Applied}
+	require.NoError(b, b.Store.Commit(b.ctx, tx, store.Closing{Progress: &store.ProgressParams{Fenced: held, Done: marked("a"),
 		Outcome: contract.EncodeOutcomes([]contract.OperationItemOutcome{done}), Lease: short}}))
 	b.Advance(2 * short)
 

@@ -204,7 +204,7 @@ func TestLookupBesideASnapshotFails(t *testing.T) {
 // S17, S14: a key that was running when the snapshot was taken and has been completed since is not told ambiguous.
 func TestKeyCompletedAfterTheSnapshot(t *testing.T) {
 	b := onPostgres(t)
-	done := contract.EncodeOutcomes([]contract.OperationItemOutcome{{ItemID: "a", State: contract.Applied}})
+	done := contract.EncodeOutcomes([]contract.OperationItemOutcome{{ItemID: marked("a"), State: contract.Applied}})
 	for _, level := range strictLevels {
 		c := b.propose("a")
 		b.crashed(c, short, "")

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +88,48 @@ func (c spiedClaims[TTx]) Complete(ctx context.Context, p store.CompleteParams) 
 		return pass()
 	}
 	return c.s.complete(p, pass)
+}
+
+// counting counts the broker's uses of h's store from now on.
+func counting[TTx any](h *storetest.Harness[TTx]) *atomic.Int32 {
+	c := &countedStore[TTx]{Store: h.Store}
+	h.Store = c
+	return &c.uses
+}
+
+type countedStore[TTx any] struct {
+	store.Store[TTx]
+	uses atomic.Int32
+}
+
+func (c *countedStore[TTx]) Own() store.Claims {
+	c.uses.Add(1)
+	return c.Store.Own()
+}
+
+func (c *countedStore[TTx]) In(tx TTx) store.Claims {
+	c.uses.Add(1)
+	return c.Store.In(tx)
+}
+
+func (c *countedStore[TTx]) Values(tx TTx) store.Values {
+	c.uses.Add(1)
+	return c.Store.Values(tx)
+}
+
+func (c *countedStore[TTx]) Keep() store.Keeper {
+	c.uses.Add(1)
+	return c.Store.Keep()
+}
+
+func (c *countedStore[TTx]) Begin(ctx context.Context, o store.Opening) (TTx, store.Standing, error) {
+	c.uses.Add(1)
+	return c.Store.Begin(ctx, o)
+}
+
+func (c *countedStore[TTx]) Isolate(ctx context.Context, tx TTx, n int, fn func(int, TTx) error) ([]error, error) {
+	c.uses.Add(1)
+	return c.Store.Isolate(ctx, tx, n, fn)
 }
 
 // patience bounds every wait for an event in these tests; none of them takes that long.

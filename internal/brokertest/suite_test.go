@@ -16,9 +16,10 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
+// The tenants of the tests, with a mark: see everything.
 const (
-	firmA = "firm-a"
-	firmB = "firm-b"
+	firmA = "firm-a-" + marker
+	firmB = "firm-b-" + marker
 	long  = time.Hour
 	short = 30 * time.Millisecond // a lease that is over before anyone asks
 	// expiry is of proposals that are still confirmed before it; a loaded machine takes its time.
@@ -68,7 +69,7 @@ func newBench[TTx any](t *testing.T, h storetest.Harness[TTx], mode string, cfg 
 	if cfg == nil {
 		cfg = &broker.Config{ReplayWait: -1}
 	}
-	br, err := broker.New(h.Store, cfg)
+	br, err := broker.New(h.Store, heard(*cfg))
 	require.NoError(t, err)
 	return &bench[TTx]{T: t, Harness: h, Broker: br, ctx: t.Context(), mode: mode, calls: new(atomic.Int32)}
 }
@@ -81,10 +82,11 @@ func (b *bench[TTx]) with(cfg broker.Config) *bench[TTx] {
 	return n
 }
 
+// proposal has items that marked names, with marked parameters.
 func proposal(ids ...string) contract.OperationProposal {
 	p := contract.OperationProposal{SurfaceKey: fresh.SurfaceKey, ContractVersion: fresh.ContractVersion}
 	for _, id := range ids {
-		p.Items = append(p.Items, contract.Item{ID: id, Op: "add_forum", Params: json.RawMessage(`{"name":"forum ` + id + `"}`)})
+		p.Items = append(p.Items, contract.Item{ID: marked(id), Op: "add_forum", Params: json.RawMessage(`{"name":"forum ` + marked(id) + `"}`)})
 	}
 	return p
 }
@@ -137,14 +139,15 @@ func (b *bench[TTx]) txExecutor(exec executor) broker.TxExecutor[TTx] {
 	}
 }
 
-// crashed leaves the key as a process does that was killed after its claim: claimed for the lease, never completed.
+// crashed leaves the key as a process does that was killed after its claim, and while the item first ran, if it is given: claimed
+// for the lease, never completed.
 func (b *bench[TTx]) crashed(c contract.OperationConfirmation, lease time.Duration, first string) {
 	b.Helper()
 	digest, err := contract.DigestOf(c.Proposal())
 	require.NoError(b, err)
 	mode := store.ModeExternal
 	if first != "" {
-		mode = store.ModeExternalProgress
+		mode, first = store.ModeExternalProgress, marked(first)
 	}
 	_, err = b.Store.Own().Claim(b.ctx, store.ClaimParams{
 		ID: store.ID{Tenant: firmA, Key: c.IdempotencyKey}, Digest: digest, Attempt: uuid.New(), Mode: mode, Lease: lease, FirstItem: first,
@@ -201,7 +204,7 @@ func run[TTx any](t *testing.T, harness func(*testing.T) storetest.Harness[TTx])
 		"S32 the executor gets fence, attempt and item key":       itemIdentity[TTx],
 		"S12 25 concurrent confirms run once":                     concurrentConfirms[TTx],
 		"S17 odd outcomes are stored and replayed as told":        oddOutcomes[TTx],
-		"S28 bad requests are refused before the store is used":   badRequests[TTx],
+		"S4 S1 bad requests are refused before the store is used": badRequests[TTx],
 		"S22 refusals name no tenant, key or content":             refusalsAreSafe[TTx],
 		"S22 the canary finds no mark in logs, events and errors": canary[TTx],
 		"S29 a purged key is settled, and never runs again":       purgedNeverRuns[TTx],

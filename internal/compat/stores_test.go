@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { pgtest.Main(m, schema) }
 var schema = claims.Schema("")
 
 // S17, S26, R34: a file that the first version wrote is brought up to date when it is opened, and every key in it answers as before.
-func TestSQLite(t *testing.T) {
+func TestGoldenRowsOnSQLite(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			g := read(t, version)
@@ -64,7 +64,7 @@ func writeSQLite(t *testing.T, file, version string, g golden) {
 }
 
 // S17, S26, R34: rows that the first version wrote answer as before, to the application's role under row security.
-func TestPostgres(t *testing.T) {
+func TestGoldenRowsOnPostgres(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			g := read(t, version)

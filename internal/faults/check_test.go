@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/store"
 )
 
 // checkNow checks an answer against what is there at this moment. A record that follows later would be no excuse.
@@ -49,6 +51,9 @@ func (c *trial) checkTruth(when string, a answer, effects []effect) {
 				c.Errorf("I11 %s: %v, and an effect on %s is there", when, a, e.item)
 			}
 		}
+	}
+	if errors.Is(a.err, contract.ErrStale) && len(effects) > 0 {
+		c.Errorf("I4 %s: %v, and there are effects", when, a)
 	}
 	if a.res == nil || a.res.Pruned() {
 		return
@@ -97,6 +102,35 @@ func (c *trial) checkAll() {
 		c.checkTruth("in the end", a, effects)
 	}
 	c.checkMonotone()
+	c.checkFresh(effects)
+}
+
+// checkFresh checks that who was told that the surface has moved was told the truth, and that it stays true: the key was not claimed
+// then and never is, except to cancel it (I4). That holds for every trial, since nobody reads an older surface after a newer one:
+// it is locked while it is read, or a first confirm has claimed before. And nothing is done about a surface that had moved before
+// the claim, or the effect, was committed (I5): whoever moved it then saw the one and the other.
+func (c *trial) checkFresh(effects []effect) {
+	ctx, cancel := c.bounded(patience)
+	defer cancel()
+	cl, found, err := c.claim(ctx, c.tenant, c.c.IdempotencyKey)
+	require.NoError(c, err)
+	claimed := found && cl.mode != string(store.ModeCancel)
+	for _, a := range c.told {
+		if errors.Is(a.err, contract.ErrStale) && claimed {
+			c.Errorf("I4: %v, and the key was claimed", a)
+		}
+	}
+	if c.surface == nil {
+		return
+	}
+	claims, before, err := c.seenByMover(ctx)
+	require.NoError(c, err)
+	if claimed && claims == 0 {
+		c.Errorf("I5: the key was claimed though the surface had moved")
+	}
+	if len(effects) > before {
+		c.Errorf("I5: %d effects, of which %d were there when the surface moved", len(effects), before)
+	}
 }
 
 // checkMonotone checks that nothing that was told was taken back (I6, I7, I12): a settled result is told for ever, byte for byte,

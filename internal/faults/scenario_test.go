@@ -24,10 +24,24 @@ type scenario struct {
 	// run is what is faulted. What it tells without a fault is checked by want.
 	run  func(ctx context.Context, c *trial) answer
 	want string
+	// refused is the word of a refusal that is as good as what is wanted; empty: none is.
+	refused string
 	// after is what is done after the faults before anything is confirmed; nil: nothing.
 	after func(ctx context.Context, c *trial)
 	taps  bool // it confirms concurrently
 	warm  bool // the connection has seen all of it before
+	read  bool // the surface is read inside
+}
+
+// long says that there are more boundaries than every fault takes.
+func (s scenario) long() bool { return s.taps || s.warm || s.read }
+
+// whole says whether an answer is as it is without a fault.
+func (s scenario) whole(a answer) bool {
+	if a.err != nil {
+		return a.word() == s.refused
+	}
+	return a.states() == s.want
 }
 
 // String is the scenario's name in the table and in those of its cases.
@@ -95,7 +109,7 @@ func scenarios() []scenario {
 			all = append(all, s)
 		}
 	}
-	return all
+	return append(all, surfaceScenarios()...)
 }
 
 // warmUp runs the scenario with another key on the connection that is then faulted: there every statement is prepared.
@@ -247,7 +261,10 @@ func (c *trial) aftermath(ctx context.Context, s scenario) {
 	}
 	c.checkOthers(ctx)
 	if phase := c.awaitLease(ctx); phase == broker.Proposed { // both met what was left of the broken connections
-		c.confirm(ctx, "confirm, calm", c.calm, c.pool)
+		a := c.confirm(ctx, "confirm, calm", c.calm, c.pool)
+		if c.surface != nil && errors.Is(a.err, contract.ErrStale) { // it stays so, and only Cancel settles the key
+			c.cancel(ctx, "cancel what is stale", c.calm)
+		}
 	}
 	run := c.invocations()
 	first := c.resolve(ctx, "resolve", c.calm)

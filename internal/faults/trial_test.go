@@ -64,6 +64,9 @@ type trial struct {
 	fence         int64           // the highest that was seen
 	contradicted  map[string]bool // items whose provisional verdict a late effect contradicts, as is recorded
 	beforeReading func()          // is called by the reader of Resolve; nil: nothing
+	beforeItem    func()          // is called when an executor is; nil: nothing
+	surface       *surface        // is read inside the transaction; nil: it is not, and the caller has read it
+	moved         bool            // the caller has read that the surface has moved
 }
 
 // invocation is one call on an executor.
@@ -181,7 +184,19 @@ func proposal(name string) contract.OperationProposal {
 func (c *trial) id() store.ID { return store.ID{Tenant: c.tenant, Key: c.c.IdempotencyKey} }
 
 func (c *trial) request() broker.Request {
-	return broker.Request{Tenant: c.tenant, Confirmation: c.c, Current: fresh}
+	r := broker.Request{Tenant: c.tenant, Confirmation: c.c, Current: fresh}
+	if c.moved {
+		r.Current.ContractVersion = movedVersion
+	}
+	return r
+}
+
+func (c *trial) txRequest() broker.TxRequest[pgx.Tx] {
+	r := broker.TxRequest[pgx.Tx]{Request: c.request()}
+	if c.surface != nil {
+		r.Current, r.ReadSurface = contract.CurrentSurfaceState{}, c.readSurface // the first would be stale
+	}
+	return r
 }
 
 // confirm confirms in the trial's mode, and keeps the answer.
@@ -200,7 +215,7 @@ func (c *trial) confirm(ctx context.Context, what string, b *broker.Broker[pgx.T
 	case perItem:
 		a.res, a.err = b.ExecutePerItem(ctx, c.request(), c.inTransaction(number))
 	case atomically:
-		a.res, a.err = b.ExecuteAtomic(ctx, broker.TxRequest[pgx.Tx]{Request: c.request()}, c.inTransaction(number))
+		a.res, a.err = b.ExecuteAtomic(ctx, c.txRequest(), c.inTransaction(number))
 	case inTx:
 		a.res, a.err = c.ownTransaction(ctx, b, pool, number)
 	}
@@ -222,7 +237,7 @@ func (c *trial) ownTransaction(ctx context.Context, b *broker.Broker[pgx.Tx], po
 		if err != nil {
 			return nil, errCaller{err}
 		}
-		res, err := b.ExecuteTx(ctx, tx, broker.TxRequest[pgx.Tx]{Request: c.request()}, c.inTransaction(number))
+		res, err := b.ExecuteTx(ctx, tx, c.txRequest(), c.inTransaction(number))
 		if err != nil {
 			undo, cancel := c.bounded(storeTimeout)
 			_ = tx.Rollback(undo)
@@ -283,9 +298,7 @@ func (c *trial) enter(e effect) {
 func (c *trial) inTransaction(number int) broker.TxExecutor[pgx.Tx] {
 	return func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
 		forget := c.invoked(ctx, invocation{confirm: number, item: it.ID, attempt: it.Attempt})
-		var xid string
-		err := tx.QueryRow(ctx, `INSERT INTO public.effect (key, item, attempt) VALUES ($1, $2, $3) RETURNING pg_current_xact_id()::text`,
-			it.OperationKey, it.ID, it.Attempt).Scan(&xid)
+		xid, err := writeEffect(ctx, tx, it)
 		if err != nil {
 			return broker.Outcome{}, err
 		}
@@ -297,6 +310,12 @@ func (c *trial) inTransaction(number int) broker.TxExecutor[pgx.Tx] {
 	}
 }
 
+// writeEffect makes an effect that is a row, and tells in which transaction.
+func writeEffect(ctx context.Context, tx pgx.Tx, it broker.Item) (xid string, err error) {
+	return xid, tx.QueryRow(ctx, `INSERT INTO public.effect (key, item, attempt) VALUES ($1, $2, $3) RETURNING pg_current_xact_id()::text`,
+		it.OperationKey, it.ID, it.Attempt).Scan(&xid)
+}
+
 // invoked records a call on an executor, after a look at those before it (I9): an effect outside the database is tried once; one
 // inside only again after the transaction before was rolled back.
 func (c *trial) invoked(ctx context.Context, now invocation) (written func(xid string)) {
@@ -305,6 +324,9 @@ func (c *trial) invoked(ctx context.Context, now invocation) (written func(xid s
 	place := len(c.calls)
 	c.calls = append(c.calls, now)
 	c.mu.Unlock()
+	if c.beforeItem != nil {
+		c.beforeItem()
+	}
 	for _, earlier := range before {
 		if earlier.item != now.item {
 			continue

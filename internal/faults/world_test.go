@@ -33,6 +33,7 @@ type world struct {
 	store *pgstore.Store
 	calm  *broker.Broker[pgx.Tx]
 	purge *broker.Broker[pgx.Tx] // forgets at once
+	hasty *broker.Broker[pgx.Tx] // waits for a lock no longer than the faulted side
 }
 
 func newWorld(t testing.TB) *world {
@@ -41,6 +42,9 @@ func newWorld(t testing.TB) *world {
 	w.pool = w.db.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 6 })
 	w.store = pgstore.New(w.pool)
 	w.calm = newBroker(t, w.store, broker.Config{Lease: lease, ReplayWait: -1})
+	hasty, err := pgstore.NewWithConfig(w.pool, pgstore.Config{LockTimeout: lockTimeout})
+	require.NoError(t, err)
+	w.hasty = newBroker(t, hasty, broker.Config{Lease: lease, ReplayWait: -1})
 	w.purge = newBroker(t, w.store, broker.Config{PayloadRetention: time.Microsecond})
 	return w
 }
@@ -71,17 +75,18 @@ func (w *world) rows(ctx context.Context, key uuid.UUID) ([]effect, error) {
 type claimed struct {
 	attempt   uuid.UUID
 	fence     int64
+	mode      string
 	completed bool
 }
 
 func (w *world) claim(ctx context.Context, tenant string, key uuid.UUID) (c claimed, found bool, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`SELECT set_config('app.firm_id', $1, true)`, tenant)
-	b.Queue(`SELECT attempt, fence, completed_at IS NOT NULL FROM agents.agent_idempotency_key
+	b.Queue(`SELECT attempt, fence, mode, completed_at IS NOT NULL FROM agents.agent_idempotency_key
 		WHERE firm_id = $1 AND request_id = $2 AND boundary = 'operation'`, tenant, key.String()).Query(func(r pgx.Rows) error {
 		for r.Next() {
 			found = true
-			if err := r.Scan(&c.attempt, &c.fence, &c.completed); err != nil {
+			if err := r.Scan(&c.attempt, &c.fence, &c.mode, &c.completed); err != nil {
 				return err
 			}
 		}
@@ -100,4 +105,11 @@ func (w *world) backends(ctx context.Context, application string) (all, busy int
 	return all, busy, w.pool.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE a.state IS DISTINCT FROM 'idle' OR a.xact_start IS NOT NULL
 		OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid))
 		FROM pg_stat_activity a WHERE a.application_name = $1`, application).Scan(&all, &busy)
+}
+
+// blocks says whether anybody waits for a lock that one application's transactions hold.
+func (w *world) blocks(ctx context.Context, application string) (waits bool, err error) {
+	return waits, w.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity waiting
+		JOIN pg_stat_activity holding ON holding.pid = ANY (pg_blocking_pids(waiting.pid))
+		WHERE waiting.wait_event_type = 'Lock' AND holding.application_name = $1)`, application).Scan(&waits)
 }

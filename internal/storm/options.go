@@ -22,7 +22,7 @@ Flags:
   -goroutines N  confirms of each key in each process, all at once. Default 25
   -keys N        keys in each mode. Default 100
   -items N       items of each key, at most 62. Default 3
-  -mode NAME     execute, execute_tx, or all. Default all
+  -mode NAME     execute, execute_per_item, execute_tx, execute_atomic, or all. Default all
   -database sqlite:PATH | postgres://USER@HOST/DB
                  where the claims are. Default: a temporary SQLite file. PostgreSQL: the URL's role migrates,
                  everything else runs as the plain role confirmexec_storm, which is made, and gets a new

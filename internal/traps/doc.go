@@ -2,6 +2,6 @@
 // that an implementation of this kind falls into, and public bug reports. Where a wrong form is known it is shown to fail,
 // so that the test of the right form is known to bite.
 //
-// The reports carry the numbers of the list that they come from. Those that a test elsewhere in the repository already
-// rules out are named in a table at the top of their file, which TestTablesAreTrue holds against the code.
+// The reports carry the numbers of the list that they come from. One table, in incidents_test.go, says of each by which test it is
+// ruled out, here or elsewhere in the repository, or why it cannot be met; TestTablesAreTrue holds it against the code.
 package traps

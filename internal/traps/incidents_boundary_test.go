@@ -20,16 +20,7 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-// Reports about poolers, locks, row security, tenancy and embedded databases. Proven elsewhere:
-//
-//	incident 66: TestThroughPgBouncer
-//	incident 69: TestThroughPgBouncer
-//	incident 70: TestRowSecurity
-//	incident 71: TestCheckRowSecurity, TestDownSeesThroughRowSecurity
-//	incident 73: "S16 a key string in two tenants is two keys", "S16 S11 accepted keys are each tenant's own"
-//	incident 74: "S16 another tenant's key looks absent", "S11 S16 unknown and foreign keys get one answer"
-//	incident 76: TestProcessesRaceOnAFreshFile, TestWritesWaitForOtherProcesses, "S12 25 concurrent confirms run once"
-//	incident 79: TestDatabaseDown, TestLostStoreCalls
+// Reports about poolers, locks, row security, tenancy and embedded databases.
 
 // harness is the suite's harness on one pool.
 func harness(t *testing.T, pool *pgxpool.Pool) storetest.Harness[pgx.Tx] {

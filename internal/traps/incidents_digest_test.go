@@ -1,6 +1,7 @@
 package traps
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"testing"
@@ -16,16 +17,7 @@ import (
 	"github.com/confirmexec/confirmexec/store/memstore"
 )
 
-// Reports about digests, their comparison and their stability. Proven elsewhere:
-//
-//	incident 18: "S20 other content is a conflict in every state", "S20 other content is not claimed", "S20 the digest outlives the completion"
-//	incident 23: "S20 other content is a conflict in every state", "3 conflict before in progress"
-//	incident 27: TestDigestIgnoresSpelling
-//	incident 29: TestDigestOfBigNumbers, TestExactNumbers
-//	incident 31: TestCanonicalJSON
-//	incident 32: "S17 outcomes come back byte for byte", TestOutcomesAreBytes
-//	incident 33: TestDigestTellsContentApart
-//	incident 35: TestDigestTellsContentApart, TestDocumentsThatDiffer
+// Reports about digests, their comparison and their stability.
 
 // S17, S20: the digest of a key is stored with it, compared in every form of the same content, and never lost.
 func TestIncidentsDigest(t *testing.T) {
@@ -63,13 +55,22 @@ func TestIncidentsDigest(t *testing.T) {
 		spy := &countingStore{Store: memstore.New(nil)}
 		b, err := broker.New(spy, nil)
 		require.NoError(t, err)
+		refused := func(err error, bad string) {
+			t.Helper()
+			var invalid *contract.InvalidError
+			require.ErrorAs(t, err, &invalid, bad)
+			assert.Regexp(t, "^/items/0/params", invalid.Path, bad)
+		}
 		for _, bad := range []string{`"\udc00\ud800"`, `"\ud800"`, "\"\xff\"", "\"\xed\xa0\x80\"", `"\ud83d\u0041"`} {
 			p := proposal("a")
 			p.Items[0].Params = json.RawMessage(`{"name":` + bad + `}`)
 			_, err := b.Propose(t.Context(), firm, p)
-			require.ErrorIs(t, err, contract.ErrInvalid, bad)
-			_, err = b.Execute(t.Context(), broker.Request{Tenant: firm, Confirmation: p.Confirmation(uuid.New()), Current: fresh}, nil)
-			require.ErrorIs(t, err, contract.ErrInvalid, bad)
+			refused(err, bad)
+			_, err = b.Execute(t.Context(), request(p.Confirmation(uuid.New())), func(context.Context, broker.Item) (broker.Outcome, error) {
+				t.Error("the executor must not run")
+				return broker.Outcome{}, nil
+			})
+			refused(err, bad)
 		}
 		assert.Zero(t, spy.calls, "the store is not used")
 	})
@@ -110,10 +111,7 @@ func (s *countingStore) Own() store.Claims {
 	return s.Store.Own()
 }
 
-// Reports about sizes and odd bytes. Proven elsewhere:
-//
-//	incident 80: "S17 odd outcomes are stored and replayed as told", TestReplayIsByteIdentical
-//	incident 82: "S17 odd outcomes are stored and replayed as told"
+// Reports about sizes and odd bytes.
 
 // S17, S20: what an outcome holds never costs it, and what a transport does to a document is not content.
 func TestIncidentsBytes(t *testing.T) {

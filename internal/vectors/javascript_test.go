@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,7 +19,7 @@ import (
 
 const javascript = "../../examples/js"
 
-var tally = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed$`)
+var tally = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed, (\d+) topics not implemented: ([a-z_]+(?:, [a-z_]+)*)$`)
 
 // node is the program; where it is not installed the test is skipped, but not in CI.
 func node(t *testing.T) string {
@@ -31,28 +32,65 @@ func node(t *testing.T) string {
 	return path
 }
 
+// counted is what the runner says at its end.
+type counted struct {
+	passed, failed int
+	missing        []string
+}
+
 // run runs the JavaScript runner with nothing on its path but node, and tells what it counted and how it ended.
-func run(t *testing.T, vectors ...string) (passed, failed int, err error) {
+func run(t *testing.T, vectors ...string) (counted, error) {
+	t.Helper()
+	return runIn(t, javascript, vectors...)
+}
+
+func runIn(t *testing.T, folder string, vectors ...string) (counted, error) {
 	t.Helper()
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(node(t), filepath.Join(bin, "node")))
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "node"), append([]string{filepath.Join(javascript, "run.mjs")}, vectors...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "node"), append([]string{filepath.Join(folder, "run.mjs")}, vectors...)...)
 	cmd.Env = []string{"PATH=" + bin}
 	out, err := cmd.CombinedOutput()
 	counts := tally.FindSubmatch(out)
 	require.NotNil(t, counts, string(out))
-	passed, _ = strconv.Atoi(string(counts[1]))
-	failed, _ = strconv.Atoi(string(counts[2]))
-	return passed, failed, err
+	c := counted{missing: strings.Split(string(counts[4]), ", ")}
+	c.passed, _ = strconv.Atoi(string(counts[1]))
+	c.failed, _ = strconv.Atoi(string(counts[2]))
+	assert.Equal(t, strconv.Itoa(len(c.missing)), string(counts[3]))
+	return c, err
 }
 
 // S10: the second implementation, which is not written in Go, passes the same vectors.
 func TestJavaScript(t *testing.T) {
-	passed, failed, err := run(t)
+	c, err := run(t)
 	require.NoError(t, err)
-	assert.Zero(t, failed)
-	assert.Greater(t, passed, 700)
-	t.Logf("%d passed", passed)
+	assert.Zero(t, c.failed)
+	assert.Greater(t, c.passed, 700)
+	t.Logf("%d passed", c.passed)
+
+	topics, err := confirmexec.Vectors.ReadDir("testdata/vectors/v1")
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(javascript, "README.md"))
+	require.NoError(t, err)
+	_, told, found := strings.Cut(string(readme), "are not implemented: ")
+	require.True(t, found)
+	told, _, _ = strings.Cut(told, ".\n")
+	assert.Equal(t, c.missing, strings.FieldsFunc(told, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }),
+		"what README.md says is not implemented")
+	assert.Contains(t, string(readme), "those twelve topics")
+	assert.Equal(t, 12, len(topics)-len(c.missing))
+}
+
+// The runner finds the vectors wherever the repository is.
+func TestJavaScriptInAnyFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "a b%20c", "examples", "js")
+	require.NoError(t, os.CopyFS(folder, os.DirFS(javascript)))
+	vectors, err := fs.Sub(confirmexec.Vectors, "testdata/vectors/v1")
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(filepath.Join(folder, "..", "..", "testdata", "vectors", "v1"), vectors))
+	c, err := runIn(t, folder)
+	require.NoError(t, err)
+	assert.Greater(t, c.passed, 700)
 }
 
 // S10: its runner fails when an expected value is another one: it compares what it reads.
@@ -75,9 +113,9 @@ func TestJavaScriptSeesAFlip(t *testing.T) {
 		changed := bytes.Replace(data, []byte(change[0]), []byte(change[1]), 1)
 		require.NotEqual(t, data, changed, file)
 		require.NoError(t, os.WriteFile(path, changed, 0o600))
-		_, failed, err := run(t, folder)
+		c, err := run(t, folder)
 		assert.Error(t, err, file)
-		assert.Equal(t, 1, failed, file)
+		assert.Equal(t, 1, c.failed, file)
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package pgstore is the [store.Store] on PostgreSQL, through pgx v5. It is the only package of the module that imports pgx.
+// Package pgstore is the [store.Store] on PostgreSQL, through pgx v5. It is the only package for importers that
+// imports pgx; examples and internal do too.
 //
 // A claim, its completion and a replay are one network round trip each: the tenant's binding, the lock timeout and the
 // statements travel as one pipelined batch, which PostgreSQL runs as one transaction. "Exactly once" is decided by one
@@ -11,6 +12,8 @@
 // The table is meant to be used by a plain role under forced row-level security. The tenant is bound inside each
 // transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
 // the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.
+//
+// Supported are PostgreSQL 15 to 18, of which the workflow tests the oldest and the newest.
 //
 // [Migrate] makes the table; [GrantSQL] is what the service's role needs; [Check] says at the start of a service whether the
 // database can keep the promises.

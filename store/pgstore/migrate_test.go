@@ -1,13 +1,19 @@
 package pgstore_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,19 +23,25 @@ import (
 	"github.com/confirmexec/confirmexec/store/pgstore"
 )
 
+// migrations are the names under which tables are made here.
+var migrations = []*pgstore.Config{nil, {Schema: "select", Table: "order", TenantColumn: "user", TenantSetting: "acme.tenant"}}
+
 // S18, S24: from an empty database, by several processes at once, repeatedly, also under other names.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	db := pgtest.NewEmpty(t)
 	admin, app := db.AdminPool(t), db.Pool(t)
-	for _, cfg := range []*pgstore.Config{nil, {Schema: "select", Table: "order", TenantColumn: "user", TenantSetting: "acme.tenant"}} {
-		var wg sync.WaitGroup
-		errs := make([]error, 4)
-		for i := range errs {
-			wg.Go(func() { errs[i] = pgstore.Migrate(t.Context(), admin, cfg) })
+	var processes [3]*migrator
+	for i := range processes {
+		processes[i] = startMigrator(t, db.AdminDSN)
+	}
+	for i, cfg := range migrations {
+		for _, p := range processes {
+			p.ask(t, i)
 		}
-		wg.Wait()
-		require.NoError(t, errors.Join(errs...))
+		for _, p := range processes {
+			require.Equal(t, "migrated\n", p.line(t))
+		}
 		require.NoError(t, pgstore.Migrate(t.Context(), admin, cfg))
 
 		grants, err := pgstore.GrantSQL(cfg, "confirmexec_app")
@@ -45,6 +57,73 @@ func TestMigrate(t *testing.T) {
 		s, err := st.Own().Claim(t.Context(), claimOf(id))
 		require.NoError(t, err)
 		require.NotNil(t, s.Claim)
+	}
+}
+
+// migrateVariable is the environment variable that makes a process of this package's tests a migrator, with the database's address.
+const migrateVariable = "PGSTORE_TEST_MIGRATE"
+
+// migrator is a process that makes, for each number on its standard input, the table of that configuration.
+type migrator struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// startMigrator returns when the process is connected.
+func startMigrator(t *testing.T, dsn string) *migrator {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) // it ends by itself
+	cmd.Env = append(os.Environ(), migrateVariable+"="+dsn)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		assert.NoError(t, cmd.Wait())
+	})
+	m := &migrator{in, bufio.NewReader(out)}
+	require.Equal(t, "connected\n", m.line(t))
+	return m
+}
+
+func (m *migrator) ask(t *testing.T, number int) {
+	t.Helper()
+	_, err := fmt.Fprintln(m.in, number)
+	require.NoError(t, err)
+}
+
+func (m *migrator) line(t *testing.T) string {
+	t.Helper()
+	line, err := m.out.ReadString('\n')
+	require.NoError(t, err)
+	return line
+}
+
+// migrateAsked is the process's main.
+func migrateAsked(dsn string) int {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, dsn)
+	if err == nil {
+		err = pool.Ping(ctx)
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	defer pool.Close()
+	fmt.Println("connected")
+	for {
+		var number int
+		if _, err := fmt.Scanln(&number); err != nil {
+			return 0 // it is not asked for any more
+		}
+		if err := pgstore.Migrate(ctx, pool, migrations[number]); err != nil {
+			fmt.Println("error:", err)
+			continue
+		}
+		fmt.Println("migrated")
 	}
 }
 

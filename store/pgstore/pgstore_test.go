@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,13 @@ import (
 	"github.com/confirmexec/confirmexec/store/storetest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, schema) }
+// TestMain is also the main of the processes that migrate.
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(migrateVariable); dsn != "" {
+		os.Exit(migrateAsked(dsn))
+	}
+	pgtest.Main(m, schema)
+}
 
 // schema makes the claim table and a table for effects of the tests' own.
 var schema = claims.Schema(`CREATE TABLE public.effect (name text NOT NULL);

@@ -9,10 +9,10 @@ import (
 
 const opIsolate = "sqlitestore: isolate"
 
-// Isolate implements [store.Store]. fn gets tx itself: database/sql has no nested transactions, so an executor that
-// ends it is noticed, with [store.ErrTxEnded], and not stopped. An SQL error that fn swallows undoes no more than its
-// statement: unlike PostgreSQL, SQLite's transaction goes on, and so does the item. An executor must close the rows
-// of its RETURNING: SQLite makes no savepoint while they are open, and then the transaction is broken.
+// Isolate implements [store.Store]. fn gets tx itself: database/sql has no nested transactions. While it runs nothing commits: an
+// executor that ends tx undoes it, also one that its caller began, and that is [store.ErrTxEnded]. An SQL error that fn swallows
+// undoes no more than its statement: unlike PostgreSQL, SQLite's transaction goes on, and so does the item. An executor must close
+// the rows of its RETURNING: SQLite makes no savepoint while they are open, and then the transaction is broken.
 func (s *Store) Isolate(
 	ctx context.Context, tx *sql.Tx, n int, fn func(i int, tx *sql.Tx) error,
 ) (undone []error, err error) {
@@ -21,7 +21,10 @@ func (s *Store) Isolate(
 		return nil, broken(ctx, opIsolate, err, nil)
 	}
 	for i := range n {
-		undone[i], err = item(ctx, tx, func() error { return fn(i, tx) })
+		undone[i], err = item(ctx, tx, func() error {
+			defer s.loan.during(tx)()
+			return fn(i, tx)
+		})
 		if err != nil {
 			return nil, err
 		}

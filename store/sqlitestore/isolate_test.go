@@ -12,6 +12,7 @@ import (
 	"github.com/confirmexec/confirmexec/store"
 )
 
+// S28a: an executor that ends its caller's transaction undoes it, and writes nothing after that.
 func TestIsolateNoticesATransactionThatWasEnded(t *testing.T) {
 	exec := func(query string) func(*sql.Tx) error {
 		return func(tx *sql.Tx) error {
@@ -38,10 +39,15 @@ func TestIsolateNoticesATransactionThatWasEnded(t *testing.T) {
 			calls := 0
 			_, err = s.Isolate(t.Context(), tx, 2, func(_ int, tx *sql.Tx) error {
 				calls++
-				return end(tx)
+				err := end(tx)
+				_, _ = tx.ExecContext(context.Background(), `INSERT INTO effect VALUES ('effect')`)
+				return err
 			})
 			require.ErrorIs(t, err, store.ErrTxEnded)
 			require.Equal(t, 1, calls)
+			_ = tx.Rollback()
+			require.Equal(t, 0, count(t, s, "effect"))
+			require.Equal(t, 0, count(t, s, "agent_idempotency_key"))
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// loan is the transaction that Begin made and that the broker has lent to an executor: while it stands, nothing commits on the
-// writer's connection. So an executor cannot commit it, and what one writes after it has ended it - or after SQLite has, as it does
+// loan is the transaction that an executor was lent, from Begin to its end, or while Isolate calls: while it stands, nothing commits
+// on the writer's connection. So an executor cannot commit it, and what one writes after it has ended it - or after SQLite has, as it does
 // when a context interrupts a write - does not commit statement by statement.
 //
 // There is one connection, so whoever gets it next ends the loan.
@@ -19,6 +19,14 @@ type loan struct{ tx atomic.Pointer[sql.Tx] }
 
 // give lends tx.
 func (l *loan) give(tx *sql.Tx) { l.tx.Store(tx) }
+
+// during lends tx until the function that it returns is called, unless it is lent already.
+func (l *loan) during(tx *sql.Tx) (end func()) {
+	if !l.tx.CompareAndSwap(nil, tx) {
+		return func() {}
+	}
+	return func() { l.back(tx) }
+}
 
 // over says that the connection is its taker's.
 func (l *loan) over() { l.tx.Store(nil) }

@@ -13,11 +13,10 @@
 // such a write, and a lookup behind the barrier, would wait for itself, and ends in [store.ErrBusy] after the
 // lock timeout. Use [Store.In].
 //
-// In a transaction that the broker began nothing commits but the broker: a COMMIT of an executor's own is refused, and undoes the
-// transaction; so is every statement after that, or after SQLite has undone the transaction itself, as it does with a write that a
-// context interrupts. Isolate and Commit then say [store.ErrTxEnded]. A transaction that its caller began is the caller's to
-// commit, and this cannot be told from an executor's doing it: Isolate and In notice it before anything else is written, but what
-// an executor writes there after a ROLLBACK of its own commits statement by statement. Executors must not end transactions.
+// While an executor has a transaction nothing commits: a COMMIT of the executor's own is refused, and undoes the transaction; so is
+// every statement after that, or after SQLite has undone the transaction itself, as it does with a write that a context interrupts.
+// Isolate and Commit then say [store.ErrTxEnded]. A transaction of [Store.Begin] is lent from its begin to its end, one that its
+// caller began while [Store.Isolate] calls.
 //
 // # Tenants
 //
