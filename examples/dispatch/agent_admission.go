@@ -22,7 +22,7 @@ func (a *agent[TTx]) SetAdmissionState(ctx context.Context, q *agentv1.SetAdmiss
 	}
 	m, fence := a.mutation(ctx, "SetAdmissionState", metaOf(q), contract.NewContent("SetAdmissionState").
 		Text("barrier_id", request.BarrierID).Int("expected_generation", request.ExpectedGeneration).Bool("open", request.Open).Digest())
-	m.Identities = []broker.Identity{{Kind: "barrier", Value: request.BarrierID}}
+	m.Identities = []broker.Identity{barrierRef(a.cfg.Tenant, request.BarrierID).Identity}
 	m.Apply = func(ctx context.Context, tx TTx) (contract.Receipt, error) {
 		active, err := a.closing(ctx, a.store.Values(tx), request)
 		if err != nil {
@@ -39,6 +39,11 @@ func (a *agent[TTx]) SetAdmissionState(ctx context.Context, q *agentv1.SetAdmiss
 	}
 	receipt, err := answered(r, err)
 	return &agentv1.SetAdmissionStateResponse{Receipt: receipt}, err
+}
+
+// barrierRef names the mutation that has a barrier.
+func barrierRef(tenant, barrier string) broker.MutationRef {
+	return broker.MutationRef{Tenant: tenant, Identity: broker.Identity{Kind: "barrier", Value: barrier}}
 }
 
 // closing closes the gate for a close that stands a chance, and counts the calls behind it.
@@ -80,10 +85,8 @@ func (a *agent[TTx]) drained(ctx context.Context, barrier string) error {
 	if err != nil {
 		return err
 	}
-	ref := broker.MutationRef{Tenant: a.cfg.Tenant, Identity: broker.Identity{Kind: "barrier", Value: barrier}}
-	_, err = a.broker.ResolveMutation(ctx, ref, "agent-gate", func(context.Context, broker.Call) (contract.Receipt, error) {
-		return reached.Reached(barrier)
-	})
+	evidence := func(context.Context, broker.Call) (contract.Receipt, error) { return reached.Reached(barrier) }
+	_, err = a.broker.ResolveMutation(ctx, barrierRef(a.cfg.Tenant, barrier), "agent-gate", evidence)
 	return err
 }
 

@@ -37,6 +37,9 @@ func (a *agent[TTx]) activate(ctx context.Context, o order) (answer, error) {
 	if o.Boot != "" {
 		q.Meta.BootId = o.Boot
 	}
+	if o.Cell != "" {
+		q.Meta.CellId = o.Cell
+	}
 	reply, err := remote.ActivateAgent(again(ctx, o), q)
 	if err != nil {
 		return answer{}, err
@@ -53,7 +56,7 @@ func (a *agent[TTx]) activate(ctx context.Context, o order) (answer, error) {
 	return told, a.join(ctx, given)
 }
 
-// permit asks for the permit of an execution.
+// permit asks for the permit of an execution, and keeps what it is told of those before it.
 func (a *agent[TTx]) permit(ctx context.Context, o order) (answer, error) {
 	remote, done, err := a.remote(o.Raw)
 	if err != nil {
@@ -64,6 +67,9 @@ func (a *agent[TTx]) permit(ctx context.Context, o order) (answer, error) {
 		Meta: a.meta(o.Op), ReservationId: o.Reservation, ExecutionId: o.Execution, ExpectedRevision: o.Expected,
 	})
 	if err != nil {
+		return answer{}, err
+	}
+	if err := a.endPermits(ctx, reply.GetPermit()); err != nil {
 		return answer{}, err
 	}
 	told, err := received(reply.GetReceipt())

@@ -17,7 +17,8 @@ var ErrNotMock = &contract.Failure{
 }
 
 // Execute executes under a permit. The permit is consumed in the transaction that claims the operation: its epoch, its session, its
-// token and its deadline are checked there, and admission has to be open (R50-R57). UNKNOWN is committed before the adapter is
+// token and its deadline are checked there, and admission has to be open (R50-R57); one that is void, by what the message says of its
+// resource or by what was said before, is refused (R73). UNKNOWN is committed before the adapter is
 // invoked, at most once for the execution and for the permit.
 func (a *agent[TTx]) Execute(ctx context.Context, q *agentv1.ExecuteRequest) (*agentv1.ExecuteResponse, error) {
 	p := permitOf(q.GetPermit())
@@ -32,13 +33,10 @@ func (a *agent[TTx]) Execute(ctx context.Context, q *agentv1.ExecuteRequest) (*a
 		if err != nil {
 			return contract.Receipt{}, err
 		}
-		s, err := a.space.Session(ctx, a.store.Values(tx), peer) // which the guard holds
-		if err != nil {
-			return contract.Receipt{}, err
+		if p.Token < q.GetPermit().GetLowestToken() {
+			return contract.Receipt{}, fencing.ErrVoid
 		}
-		own := p
-		own.Binding = fencing.Binding{AgentID: agentID, CellID: cellID, BootID: s.BootID, Generation: p.Binding.Generation}
-		if _, err := open.ConsumePermit(ctx, peer, own, a.now()); err != nil {
+		if _, err := open.ConsumePermit(ctx, peer, p, a.now()); err != nil {
 			return contract.Receipt{}, err
 		}
 		_, err = fence.StartTask(ctx, p.ExecutionID, m.Meta.OperationID)
@@ -101,17 +99,32 @@ func notInvoked(f *contract.Failure, why string) contract.Receipt {
 	return contract.Receipt{Result: contract.ResultNotApplied, Detail: why, Failure: f}
 }
 
-// permitOf reads a permit. Its binding is that of the session which it names by the generation; the resource is in the
-// reservation's name.
+// permitOf reads a permit. Its agent and its cell are this one: the message came to nobody else.
 func permitOf(p *agentv1.Permit) fencing.Permit {
 	return fencing.Permit{
 		ID: p.GetPermitId(), Token: p.GetFencingToken(), Epoch: fencing.Epoch(p.GetDispatcherEpoch()),
 		PermitRequest: fencing.PermitRequest{
-			Resource: resourceOf(p.GetReservationId()), ReservationID: p.GetReservationId(), ExecutionID: p.GetExecutionId(),
+			Resource: p.GetResource(), ReservationID: p.GetReservationId(), ExecutionID: p.GetExecutionId(),
 			ExpectedRevision: 1, Deadline: p.GetDeadlineMs(),
 		},
-		Binding: fencing.Binding{Generation: p.GetSessionGeneration()},
+		Binding: fencing.Binding{AgentID: agentID, CellID: cellID, BootID: p.GetBootId(), Generation: p.GetSessionGeneration()},
 	}
+}
+
+// endPermits records which permits of a resource are void, as the dispatcher has just told it with one of them (R73). It knows what it
+// was told: a message that slept since before its permit's end is refused from the next permit of the resource on, or once the agent
+// has asked for its own one again. Whoever cannot wait for that has the resource itself refuse low tokens.
+func (a *agent[TTx]) endPermits(ctx context.Context, told *agentv1.Permit) error {
+	if told.GetLowestToken() <= 1 { // there was none before it
+		return nil
+	}
+	return a.tx(ctx, func(ctx context.Context, tx TTx) error {
+		fence, err := a.space.Hold(ctx, a.store.Values(tx), fencing.SessionIs(a.dispatcher()))
+		if err == nil {
+			_, err = fence.EndPermits(ctx, told.GetResource(), told.GetLowestToken()-1)
+		}
+		return err
+	})
 }
 
 // settle advances what says UNKNOWN by the adapter's ledger, once nothing can be running any more. Nothing is invoked again.

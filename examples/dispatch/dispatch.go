@@ -59,6 +59,7 @@ type config struct {
 	Queue                  string   // the file that the dispatcher's facts are published to
 	Trace                  trace    // where what happened is told, for people
 	Targets                []string // where assets may be put: prefixes of URLs
+	GrantKey               []byte   // of the grants for them, which the target has too
 	Approved               []string // the identities of the agents that the dispatcher approves, in its cell
 	Lease                  time.Duration
 	Drain                  time.Duration // how long the agent waits for active calls

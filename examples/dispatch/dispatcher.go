@@ -16,10 +16,10 @@ import (
 type dispatcher[TTx any] struct {
 	*node[TTx]
 
-	epoch      fencing.Epoch // of this process's time of office
-	failQueue  atomic.Int64  // how many of the next facts cannot be queued
-	wake       chan struct{} // something was queued
-	publishers func()        // ends them
+	epoch      fencing.Epoch            // of this process's time of office
+	failQueue  atomic.Int64             // how many of the next facts cannot be queued
+	wake       map[string]chan struct{} // by source: something was queued
+	publishers func()                   // ends them
 }
 
 // newDispatcher starts a dispatcher, which takes office: every epoch before is fenced (R111). Agents are approved in the same
@@ -29,7 +29,7 @@ func newDispatcher[TTx any](ctx context.Context, cfg config, st store.Store[TTx]
 	if err != nil {
 		return nil, err
 	}
-	d := &dispatcher[TTx]{node: n, wake: make(chan struct{}, 1)}
+	d := &dispatcher[TTx]{node: n}
 	err = d.tx(ctx, func(ctx context.Context, tx TTx) error {
 		values := d.store.Values(tx)
 		o, err := d.space.TakeOffice(ctx, values, office)
@@ -49,7 +49,11 @@ func newDispatcher[TTx any](ctx context.Context, cfg config, st store.Store[TTx]
 		return nil
 	})
 	if err == nil {
-		d.startPublishing(ctx)
+		sources := []string{ofDispatcher}
+		for _, uri := range cfg.Approved {
+			sources = append(sources, factsOf(path.Base(uri)))
+		}
+		d.startPublishing(ctx, sources)
 	}
 	return d, err
 }

@@ -59,10 +59,15 @@ func (d *dispatcher[TTx]) decisionID(execution string) store.ValueID {
 	return store.ValueID{Tenant: d.cfg.Tenant, Name: "decision/" + execution}
 }
 
-// decide makes the one decision in the transaction that claims the operation, before any send (R58).
-func (d *dispatcher[TTx]) decide(ctx context.Context, values store.Values, o order) (decision, error) {
+// decide makes the one decision in the transaction that claims the operation, before any send (R58). What it rests on is the
+// dispatcher's own record of the task, which does not change until the commit: for a stopped task nothing is issued (R93).
+func (d *dispatcher[TTx]) decide(ctx context.Context, fence fencing.Fence, values store.Values, o order) (decision, error) {
 	made := decision{Verdict: issued, Operation: o.Op, AgentID: agentID}
-	if !policy(o.Number) {
+	t, err := fence.StartTask(ctx, taskRecord, recordApproval)
+	if err != nil {
+		return made, err
+	}
+	if t.State != fencing.TaskRunning || !policy(o.Number) {
 		made.Verdict = refused
 	}
 	content, err := json.Marshal(made)
@@ -85,32 +90,42 @@ func (d *dispatcher[TTx]) decided(ctx context.Context, values store.Values, exec
 	return made, err
 }
 
+// origin is what originates: allow, if it is set, is what else has to hold in the transaction that claims it.
+type origin struct {
+	name   string
+	digest contract.Digest
+	allow  func(ctx context.Context, f fencing.Fence) error
+	send   func(ctx context.Context, raw bool) (contract.Receipt, error)
+}
+
 // originate decides about an execution, commits UNKNOWN, and sends it, at most once for all time. What the agent answers is the
 // receipt; a failure that proves that nothing happened is evidence too; everything else leaves UNKNOWN, for reconcile (R52, R63).
-func (d *dispatcher[TTx]) originate(ctx context.Context, o order, name string, digest contract.Digest,
-	send func(ctx context.Context, raw bool) (contract.Receipt, error),
-) (answer, error) {
+func (d *dispatcher[TTx]) originate(ctx context.Context, o order, from origin) (answer, error) {
 	if o.Raw { // as somebody sends it who does not keep to the contract, or sent it long ago
-		r, err := send(ctx, true)
+		r, err := from.send(ctx, true)
 		return answer{Receipt: &r}, err
 	}
+	var fence fencing.Fence
 	m := broker.Mutation[TTx]{
-		Tenant: d.cfg.Tenant, AgentID: agentID, Method: method(name), Digest: digest,
+		Tenant: d.cfg.Tenant, AgentID: agentID, Method: method(from.name), Digest: from.digest,
 		Meta:       contract.RequestMeta{OperationID: o.Op, IdempotencyKey: o.Op},
 		Identities: []broker.Identity{executionIdentity(o.Execution)},
-		Guard: func(ctx context.Context, tx TTx) error {
-			_, err := d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
+		Guard: func(ctx context.Context, tx TTx) (err error) {
+			fence, err = d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
 			return err
 		},
 		Apply: func(ctx context.Context, tx TTx) (contract.Receipt, error) {
-			made, err := d.decide(ctx, d.store.Values(tx), o)
+			made, err := d.decide(ctx, fence, d.store.Values(tx), o)
+			if err == nil && made.Verdict == issued && from.allow != nil {
+				err = from.allow(ctx, fence)
+			}
 			if err != nil || made.Verdict == issued {
 				return contract.Receipt{}, err
 			}
-			return contract.Receipt{Result: contract.ResultRefused, Detail: "decided by policy", Failure: ErrRefused}, nil
+			return contract.Receipt{Result: contract.ResultRefused, Detail: "decided by policy, or the task is stopped", Failure: ErrRefused}, nil
 		},
 		Invoke: func(ctx context.Context, _ broker.Call) (contract.Receipt, error) {
-			r, err := send(ctx, false)
+			r, err := from.send(ctx, false)
 			if call, ok := errors.AsType[*grpcerr.CallError](err); ok && call.Decision.Effect == contract.EffectNone {
 				f, _ := contract.FailureOf(err)
 				return contract.Receipt{Result: contract.ResultNotApplied, Detail: err.Error(), Failure: f}, nil
@@ -133,7 +148,7 @@ func (d *dispatcher[TTx]) executeAuthorized(ctx context.Context, o order) (answe
 	if q.Meta, err = d.meta(ctx, o); err != nil {
 		return answer{}, err
 	}
-	return d.originate(ctx, o, "ExecuteAuthorized", authorizedContent(q), func(ctx context.Context, raw bool) (contract.Receipt, error) {
+	send := func(ctx context.Context, raw bool) (contract.Receipt, error) {
 		remote, done, err := d.remote(raw)
 		if err != nil {
 			return contract.Receipt{}, err
@@ -144,7 +159,8 @@ func (d *dispatcher[TTx]) executeAuthorized(ctx context.Context, o order) (answe
 			return contract.Receipt{}, err
 		}
 		return grpcerr.ReceiptFromProto(reply.GetReceipt())
-	})
+	}
+	return d.originate(ctx, o, origin{"ExecuteAuthorized", authorizedContent(q), nil, send})
 }
 
 // query asks the agent what became of an execution.
@@ -254,8 +270,10 @@ func (d *dispatcher[TTx]) control(ctx context.Context, o order) (answer, error) 
 // approvedStop stops the task: durably here first, where the authoritative state is, and then at the agent, as often as it takes.
 // What the agent answers changes nothing of the task's state here (R93).
 func (d *dispatcher[TTx]) approvedStop(ctx context.Context, o order) (answer, error) {
-	if err := d.stopTask(ctx); err != nil {
-		return answer{}, err
+	if says, err := fencing.ParseTaskIdentity(o.Tenant, o.Task); err == nil && says == task { // no other one's stop is this one's
+		if err := d.stopTask(ctx); err != nil {
+			return answer{}, err
+		}
 	}
 	remote, done, err := d.remote(o.Raw)
 	if err != nil {
@@ -276,20 +294,39 @@ func (d *dispatcher[TTx]) approvedStop(ctx context.Context, o order) (answer, er
 	return received(reply.GetReceipt())
 }
 
+// taskRecord is what the task is called here, and recordApproval what it was begun with.
+var taskRecord = fmt.Sprintf("task-%d-%d", task.Tenant, task.Task)
+
+const recordApproval = "approved"
+
 func (d *dispatcher[TTx]) stopTask(ctx context.Context) error {
 	return d.tx(ctx, func(ctx context.Context, tx TTx) error {
-		values, name := d.store.Values(tx), fmt.Sprintf("task-%d-%d", task.Tenant, task.Task)
-		fence, err := d.space.Hold(ctx, values, d.inOffice())
+		fence, err := d.space.Hold(ctx, d.store.Values(tx), d.inOffice())
 		if err != nil {
 			return err
 		}
-		t, err := fence.StartTask(ctx, name, "approved")
-		if err != nil || t.State == fencing.TaskStopped {
-			return err
-		}
-		_, err = fence.ControlTask(ctx, name, fencing.Control{Action: fencing.ActionStop, ExpectedRevision: t.Revision})
+		return stopRecord(ctx, fence, taskRecord)
+	})
+}
+
+// stopRecord stops what goes on under a name, for ever.
+func stopRecord(ctx context.Context, fence fencing.Fence, name string) error {
+	t, err := fence.StartTask(ctx, name, recordApproval)
+	if err != nil || t.State == fencing.TaskStopped {
+		return err
+	}
+	_, err = fence.ControlTask(ctx, name, fencing.Control{Action: fencing.ActionStop, ExpectedRevision: t.Revision})
+	return err
+}
+
+// task reads the dispatcher's own record of the task.
+func (d *dispatcher[TTx]) task(ctx context.Context, _ order) (told answer, err error) {
+	err = d.look(ctx, func(ctx context.Context, values store.Values) error {
+		t, err := d.space.Task(ctx, values, taskRecord)
+		told.Text, told.Count = string(t.State), t.Revision
 		return err
 	})
+	return told, err
 }
 
 // agentStatus asks the agent how it stands.

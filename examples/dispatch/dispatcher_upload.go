@@ -2,9 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -27,13 +30,14 @@ var ErrChecksum = &contract.Failure{
 	Message: "the upload is for another asset; nothing was done",
 }
 
-// ErrNoUpload is the answer about an upload that was never requested.
+// ErrNoUpload is the answer about an upload that was never requested, and about another agent's (R31).
 var ErrNoUpload = &contract.Failure{
 	Code: contract.NotFound, Reason: "example.dispatch.no_upload", Effect: contract.EffectNone, Message: "no such upload was requested",
 }
 
 // upload is what the dispatcher knows of an asset: never a byte of it (R104).
 type upload struct {
+	AgentID     string `json:"agent_id"` // who was granted it
 	ExecutionID string `json:"execution_id"`
 	AssetSHA256 string `json:"asset_sha256"`
 	AssetSize   int64  `json:"asset_size"`
@@ -66,7 +70,8 @@ func (d *dispatcher[TTx]) RequestUpload(ctx context.Context, q *agentv1.RequestU
 			return contract.Receipt{}, ErrTarget
 		}
 		id := rand.Text()
-		u := upload{ExecutionID: q.GetExecutionId(), AssetSHA256: sum, AssetSize: q.GetAssetSize(), URL: q.GetTarget() + id}
+		u := upload{AgentID: m.AgentID, ExecutionID: q.GetExecutionId(), AssetSHA256: sum, AssetSize: q.GetAssetSize()}
+		u.URL = q.GetTarget() + id
 		after, err := d.putUpload(ctx, values, id, 0, u)
 		return contract.Receipt{Result: contract.ResultApplied, After: after, Ref: id}, err
 	}
@@ -77,8 +82,8 @@ func (d *dispatcher[TTx]) RequestUpload(ctx context.Context, q *agentv1.RequestU
 	}
 	grant := &agentv1.UploadGrant{UploadId: r.Ref}
 	err = d.look(ctx, func(ctx context.Context, values store.Values) error {
-		u, _, err := d.getUpload(ctx, values, r.Ref)
-		grant.Url = u.URL
+		u, _, err := d.getUpload(ctx, values, m.AgentID, r.Ref)
+		grant.Url = u.URL + grantQuery + grantOf(d.cfg.GrantKey, u.AgentID, r.Ref, u.AssetSHA256)
 		return err
 	})
 	return &agentv1.RequestUploadResponse{Receipt: receipt, Grant: grant}, err
@@ -90,10 +95,10 @@ func (d *dispatcher[TTx]) CompleteUpload(ctx context.Context, q *agentv1.Complet
 	sum := hex.EncodeToString(q.GetAssetSha256())
 	m, _ := d.mutation(ctx, "CompleteUpload", metaOf(q), contract.NewContent("CompleteUpload").
 		Text("upload_id", q.GetUploadId()).Text("asset_sha256", sum))
-	m.Identities = []broker.Identity{{Kind: "completion", Value: q.GetUploadId()}}
+	m.Identities = []broker.Identity{{Kind: "completion", Value: m.AgentID + "/" + q.GetUploadId()}}
 	m.Apply = func(ctx context.Context, tx TTx) (contract.Receipt, error) {
 		values := d.store.Values(tx)
-		u, revision, err := d.getUpload(ctx, values, q.GetUploadId())
+		u, revision, err := d.getUpload(ctx, values, m.AgentID, q.GetUploadId())
 		switch {
 		case err != nil:
 			return contract.Receipt{}, err
@@ -105,7 +110,7 @@ func (d *dispatcher[TTx]) CompleteUpload(ctx context.Context, q *agentv1.Complet
 		if err != nil {
 			return contract.Receipt{}, err
 		}
-		f := broker.Fact{ID: "recording.uploaded/" + q.GetUploadId(), Kind: "recording.uploaded", Content: content}
+		f := broker.Fact{Source: ofDispatcher, ID: uploaded + "/" + q.GetUploadId(), Kind: uploaded, Content: content}
 		if err := d.queue(ctx, tx, f); err != nil {
 			return contract.Receipt{}, err
 		}
@@ -113,19 +118,34 @@ func (d *dispatcher[TTx]) CompleteUpload(ctx context.Context, q *agentv1.Complet
 		return contract.Receipt{Result: contract.ResultApplied, Before: revision, After: after, Ref: f.ID}, err
 	}
 	receipt, err := answered(d.broker.Mutate(ctx, *m))
-	d.queued()
+	d.queued(ofDispatcher)
 	return &agentv1.CompleteUploadResponse{Receipt: receipt}, err
 }
 
-func (d *dispatcher[TTx]) getUpload(ctx context.Context, values store.Values, id string) (u upload, revision int64, err error) {
+// grantQuery is what stands before a grant in the place's URL. The grant is for the agent alone: it is not in what is stored or
+// handed on.
+const grantQuery = "?grant="
+
+// grantOf is the proof that the dispatcher has granted a place to an agent, for one asset: the target has the same key.
+func grantOf(key []byte, agent, id, sum string) string {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte(strings.Join([]string{agent, id, sum}, "\n"))) // it does not fail
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// getUpload reads an upload of this very agent: to everybody else there is none.
+func (d *dispatcher[TTx]) getUpload(ctx context.Context, values store.Values, agent, id string) (u upload, revision int64, err error) {
 	v, err := values.Load(ctx, d.uploadID(id))
-	switch {
-	case err != nil:
-		return u, 0, err
-	case v.Revision == 0:
-		return u, 0, ErrNoUpload
+	if err == nil && v.Revision > 0 {
+		err = json.Unmarshal(v.Content, &u)
 	}
-	return u, v.Revision, json.Unmarshal(v.Content, &u)
+	if err == nil && (v.Revision == 0 || u.AgentID != agent) {
+		err = ErrNoUpload
+	}
+	if err != nil {
+		return upload{}, 0, err
+	}
+	return u, v.Revision, nil
 }
 
 func (d *dispatcher[TTx]) putUpload(ctx context.Context, values store.Values, id string, revision int64, u upload) (int64, error) {

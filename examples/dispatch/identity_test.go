@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"fmt"
 	"testing"
 	"time"
 
@@ -127,7 +129,7 @@ func TestSaysIsNotIdentity(t *testing.T) {
 		stranger := dialAs(t, s.agent.Address, credentials.NewTLS(filesOf(t, set, "stranger").client(agentURI)))
 		assert.Equal(t, codes.PermissionDenied, status.Code(agentServes(stranger)), name)
 	}
-	assert.Equal(t, "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: "f-1"}).word())
+	assert.Equal(t, "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofAgent, Fact: "f-1"}).word())
 	assert.NotEqual(t, "error", s.ask(s.dispatcher, order{Do: "agent_status"}).word())
 }
 
@@ -148,6 +150,67 @@ func TestRefusedBeforeHandlers(t *testing.T) {
 	_, err = client.GetBootstrap(t.Context(), bootstrapRequest())
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 	require.NotErrorIs(t, err, contract.ErrInvalid)
+}
+
+// R30, A7: the two keys of an activation are one, and so are a fact's id and its operation's.
+func TestTwoKeysAreOne(t *testing.T) {
+	set := newTestSet(t)
+	s := newTestStage(t, set)
+	s.ready()
+	session := s.ask(s.agent, order{Do: "status"}).Status
+	require.NoError(t, s.broken)
+	client := dialAs(t, s.dispatcher.Address, credentials.NewTLS(filesOf(t, set, roleAgent).client(dispatcherURI)))
+	meta := contract.RequestMeta{
+		ProtocolVersion: protocolVersion, OperationID: "op-1", IdempotencyKey: "key-1", AgentID: agentID, CellID: cellID, BootID: "boot-1",
+		SessionGeneration: session.Generation, DispatcherEpoch: session.Epoch,
+	}
+	refused := func(err error, path string) {
+		t.Helper()
+		require.ErrorIs(t, err, contract.ErrInvalid)
+		require.Contains(t, fmt.Sprint(contract.FailureOf(err)), path)
+	}
+	_, err := client.ActivateAgent(t.Context(), &agentv1.ActivateAgentRequest{Meta: grpcerr.MetaToProto(meta)})
+	refused(err, "/meta/idempotency_key")
+	sum := sha256.Sum256(nil)
+	fact := &agentv1.ReportExecutionEventRequest{Meta: grpcerr.MetaToProto(meta), FactId: "f-1", Kind: "k", ContentSha256: sum[:]}
+	_, err = client.ReportExecutionEvent(t.Context(), fact)
+	refused(err, "/meta/operation_id")
+	assert.Equal(t, "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofAgent, Fact: "f-1"}).word())
+	assert.Equal(t, int64(1), s.ask(s.agent, order{Do: "status"}).Status.Generation)
+
+	fact.Meta.OperationId = "f-1"
+	_, err = client.ReportExecutionEvent(t.Context(), fact)
+	require.NoError(t, err, "the same with an operation of its own id")
+	meta.OperationID = meta.IdempotencyKey
+	_, err = client.ActivateAgent(t.Context(), &agentv1.ActivateAgentRequest{Meta: grpcerr.MetaToProto(meta)})
+	require.NoError(t, err, "the same with one key")
+}
+
+// R19: the receipt of a close that is ACCEPTED was committed before the reply: the agent dies between the two, and its database has
+// it. The calls have ended with the process, so that the next session applies it, under the same operation. When it dies before the
+// commit, there is nothing.
+func TestAcceptedBeforeReply(t *testing.T) {
+	set := newTestSet(t)
+	for when, want := range map[string][2]string{before: {"no_mutation", "applied"}, after: {"accepted, replayed", "applied, replayed"}} {
+		t.Run(when, func(t *testing.T) {
+			s := newTestStage(t, set)
+			s.ready()
+			s.applied("a call that lasts", s.issue("e-1", "+49301hold"))
+			closing := order{Do: "admission", Op: "op-c", Barrier: "b-c", Expected: 2, Raw: true}
+			s.ask(s.agent, order{Do: "arm", At: 1, When: when})
+			s.dying = s.agent
+			told := s.ask(s.dispatcher, closing)
+			s.expect(told.Receipt == nil && told.Failure != nil && told.Failure.Effect == contract.EffectUnknown.String(),
+				"the dispatcher was told %+v", told)
+			s.expect(s.diedOf(1), "the agent did not die")
+			s.restartAgent()
+			s.want("what its database has", want[0], s.ask(s.agent, order{Do: "barrier", Barrier: "b-c"}))
+			s.applied("a new session", s.activate())
+			s.want("the same again", want[1], s.ask(s.dispatcher, closing))
+			require.NoError(t, s.broken)
+			assert.Empty(t, s.differences)
+		})
+	}
 }
 
 // R115: a context without a verified connection has no identity, whatever else is in it.
@@ -185,6 +248,22 @@ func TestAgentsAreApart(t *testing.T) {
 	s.children = append(s.children, other)
 	s.ask(other, order{Do: "connect", Address: d.Address})
 	s.applied("the same operation of another agent", s.ask(other, order{Do: "activate", Op: "activate-1"}))
+
+	s.ask(d, order{Do: "connect", Address: s.agent.Address})
+	s.applied("opening", s.ask(d, order{Do: "admission", Op: "op-open", Barrier: "b-open", Expected: 1, Open: true}))
+	s.applied("issued", s.issue("e-7", "+49301"))
+	granted := s.applied("a grant", s.ask(s.agent, order{
+		Do: "request_upload", Op: "u-1", Execution: "e-7", Content: "audio", Target: set.target.prefix,
+	}))
+	complete := order{Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio", Raw: true}
+	s.want("the other's upload", "no_upload", s.ask(other, complete))
+	put := order{Do: "put", Target: granted.Text, Content: "audio"}
+	s.expect(s.ask(other, put).Count == 403, "the other agent could put to the place")
+	s.expect(s.ask(s.agent, put).Count == 201, "the agent could not put to the place that it was granted")
+	s.applied("by its own agent", s.ask(s.agent, complete))
+	s.want("the other's, when it is completed", "no_upload", s.ask(other, complete))
+	complete.Op = "d-2"
+	s.want("under another operation", "no_upload", s.ask(other, complete))
 
 	s.want("reserve", "ok", s.ask(d, order{Do: "reserve", Reservation: "line-1/1"}))
 	permit := order{Do: "permit", Op: "p-1", Reservation: "line-1/1", Execution: "e-1", Expected: 1, Raw: true}

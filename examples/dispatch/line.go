@@ -13,6 +13,9 @@ import (
 	pb "github.com/confirmexec/confirmexec/grpcerr/confirmexecv1"
 )
 
+// nowhere is an address that nobody listens at.
+const nowhere = "127.0.0.1:1"
+
 // line is a listener whose connections can be cut, and the log of what came over them.
 type line struct {
 	net.Listener

@@ -2,6 +2,9 @@ package dispatch
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -10,26 +13,79 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// some are the methods whose rows every test plays: what originates, and what settles it afterwards.
+var some = []string{"ExecuteAuthorized", "Execute", "CompleteUpload", "GetBootstrap", "(settle what crashed)", "(reconcile a lost reply)"}
+
 // R33, R55, R60, R61: both processes killed before and after each commit of what originates, and of what settles it afterwards. The
-// whole matrix is `go run ./internal/killmatrix`.
+// whole matrix is `go run ./internal/killmatrix`; README.md of the examples has it, and CONFIRMEXEC_UPDATE=1 writes it there.
 func TestKillMatrix(t *testing.T) {
 	var out bytes.Buffer
-	rows, err := Matrix(t.Context(), MatrixOptions{
-		Methods: []string{"ExecuteAuthorized", "Execute", "CompleteUpload", "GetBootstrap", "(settle what crashed)"}, Workers: 2, Out: &out,
-	})
-	require.NoError(t, err, out.String())
-	kills := map[string]int{}
-	for _, r := range rows {
-		kills[r.Method+" "+r.Victim] = r.Kills
-		assert.Equal(t, 2*r.Commits, r.Kills)
-		assert.Equal(t, r.Kills, r.Restarts)
-		assert.Zero(t, r.Double)
+	o := MatrixOptions{Methods: some, Workers: 2, Out: &out}
+	update := os.Getenv("CONFIRMEXEC_UPDATE") == "1"
+	if update {
+		o.Methods = nil
 	}
-	assert.Equal(t, map[string]int{
-		"ExecuteAuthorized agent": 4, "ExecuteAuthorized dispatcher": 4, "Execute agent": 4, "Execute dispatcher": 4, "CompleteUpload agent": 0,
-		"CompleteUpload dispatcher": 4, "GetBootstrap agent": 0, "GetBootstrap dispatcher": 0, "(settle what crashed) agent": 4,
-	}, kills)
-	assert.Contains(t, out.String(), "ExecuteAuthorized       agent")
+	rows, err := Matrix(t.Context(), o)
+	require.NoError(t, err, out.String())
+	assert.Regexp(t, `(?m)^ExecuteAuthorized +agent +2 `, out.String())
+	if update {
+		writeTable(t, rows)
+	}
+	table := readTable(t)
+	for _, r := range rows {
+		assert.Contains(t, table, rowOf(r))
+	}
+}
+
+// Every row of the matrix that README.md shows is a scene's, with the commits that it must have, and with none twice.
+func TestMatrixOfReadme(t *testing.T) {
+	table := readTable(t)
+	require.Len(t, table, len(scenes()))
+	for i, sc := range scenes() {
+		kills := 2 * sc.commits
+		assert.Regexp(t, fmt.Sprintf(`^\| %s \| %s \| %d \| %d \| %d \| \d+ \| 0 \|$`,
+			regexp.QuoteMeta(sc.method), sc.victim, sc.commits, kills, kills), table[i])
+	}
+}
+
+const (
+	pageOfExamples         = "../README.md"
+	tableBegins, tableEnds = "<!-- the kill matrix -->\n", "<!-- its end -->\n"
+	tableHead              = "| Method | Killed | Commits | Kills | Restarts | Adapter calls | Twice |\n|---|---|---|---|---|---|---|\n"
+)
+
+func rowOf(r MatrixRow) string {
+	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d |", r.Method, r.Victim, r.Commits, r.Kills, r.Restarts, r.Invocations, r.Double)
+}
+
+// readTable returns the rows that README.md shows.
+func readTable(t *testing.T) []string {
+	t.Helper()
+	_, text, _ := partsOfPage(t)
+	rows, found := strings.CutPrefix(text, tableHead)
+	require.True(t, found)
+	return strings.Split(strings.TrimSuffix(rows, "\n"), "\n")
+}
+
+func writeTable(t *testing.T, rows []MatrixRow) {
+	t.Helper()
+	head, _, rest := partsOfPage(t)
+	text := tableHead
+	for _, r := range rows {
+		text += rowOf(r) + "\n"
+	}
+	require.NoError(t, os.WriteFile(pageOfExamples, []byte(head+text+rest), 0o600))
+}
+
+// partsOfPage cuts the page before and after the table.
+func partsOfPage(t *testing.T) (head, table, rest string) {
+	t.Helper()
+	page, err := os.ReadFile(pageOfExamples)
+	require.NoError(t, err)
+	head, rest, begins := strings.Cut(string(page), tableBegins)
+	table, rest, ends := strings.Cut(rest, tableEnds)
+	require.True(t, begins && ends)
+	return head + tableBegins, table, tableEnds + rest
 }
 
 // R60: an adapter that is invoked twice, and an answer that does not agree with the ledger, are found.

@@ -140,12 +140,17 @@ func (n *node[TTx]) txOnce(ctx context.Context, fn func(ctx context.Context, tx 
 
 // look reads in a transaction, and writes nothing (R109).
 func (n *node[TTx]) look(ctx context.Context, fn func(ctx context.Context, values store.Values) error) error {
+	return n.rolledBack(ctx, func(ctx context.Context, tx TTx) error { return fn(ctx, n.store.Values(tx)) })
+}
+
+// rolledBack runs fn in a transaction of which nothing stays.
+func (n *node[TTx]) rolledBack(ctx context.Context, fn func(ctx context.Context, tx TTx) error) error {
 	tx, _, err := n.store.Begin(ctx, store.Opening{ID: store.ID{Tenant: n.cfg.Tenant}})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = n.store.Rollback(ctx, tx) }()
-	return fn(ctx, n.store.Values(tx))
+	return fn(ctx, tx)
 }
 
 // metaOf is what a request says of itself. It names an operation, and authorizes nothing.

@@ -17,9 +17,10 @@ type order struct {
 
 	Op, Key, Execution, Number, Adapter string
 	DeadlineMS, Expected, Token         int64
-	Barrier, Reservation, Permit        string
+	Barrier, Reservation                string
+	Permit, PermitBoot                  string
 	Action, Authorization, Tenant, Task string
-	Fact, Kind, Content, Sum            string
+	Source, Fact, Kind, Content, Sum    string
 	Upload, Target, Method, Address     string
 	Open                                bool
 
@@ -27,6 +28,7 @@ type order struct {
 	Raw         bool
 	Generation  int64
 	Boot, Epoch string
+	Cell        string
 
 	Again contract.Action // the action that was done before the operation is sent once more
 
@@ -113,7 +115,8 @@ func (n *node[TTx]) common() map[string]action {
 			n.line.loseReply(o.Method)
 			return answer{}, nil
 		},
-		"log": func(context.Context, order) (answer, error) { return answer{Lines: n.line.log()}, nil },
+		"keys": n.keys,
+		"log":  func(context.Context, order) (answer, error) { return answer{Lines: n.line.log()}, nil },
 		"commits": func(context.Context, order) (answer, error) {
 			return answer{Count: int64(n.killer.commits())}, nil
 		},
@@ -132,6 +135,13 @@ func (a *agent[TTx]) do(ctx context.Context, o order) (answer, error) {
 			n, err := a.settle(ctx)
 			return answer{Count: int64(n)}, err
 		},
+		"barrier": func(ctx context.Context, o order) (answer, error) {
+			st, err := a.broker.QueryMutation(ctx, barrierRef(a.cfg.Tenant, o.Barrier))
+			if err != nil {
+				return answer{}, err
+			}
+			return answer{Receipt: &st.Receipt}, nil
+		},
 		"end_call": func(_ context.Context, o order) (answer, error) {
 			a.adapter.end(o.Execution)
 			return answer{}, nil
@@ -147,7 +157,8 @@ func (d *dispatcher[TTx]) do(ctx context.Context, o order) (answer, error) {
 	return carryOut(ctx, o, d.common(), map[string]action{
 		"admission": d.admission, "execute": d.execute, "execute_authorized": d.executeAuthorized, "query": d.query,
 		"reconcile": d.reconcile, "standing": d.standing, "control": d.control, "approved_stop": d.approvedStop,
-		"agent_status": d.agentStatus, "reserve": d.reserve, "release": d.release, "fact": d.fact,
+		"agent_status": d.agentStatus, "reserve": d.reserve, "release": d.release, "fence": d.fence, "fact": d.fact,
+		"task": d.task,
 		"fail_queue": func(_ context.Context, o order) (answer, error) {
 			d.failQueue.Store(o.N)
 			return answer{}, nil

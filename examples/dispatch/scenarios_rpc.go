@@ -2,10 +2,9 @@ package dispatch
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/confirmexec/confirmexec/contract"
 )
 
 // rpcs show the thirteen methods, one after the other.
@@ -13,12 +12,12 @@ var rpcs = []scenario{
 	{"activate-agent", "a session for an approved agent", expectation{"applied, replayed", 0}, activateAgent},
 	{"set-admission-state", "open and close, behind barriers", expectation{"applied, replayed", 1}, setAdmissionState},
 	{"execute", "with a permit, once", expectation{"applied, replayed", 2}, executeWithPermit},
-	{"execute-authorized", "what was decided on, once", expectation{"applied, replayed", 1}, executeAuthorized},
+	{"execute-authorized", "what was decided on, once", expectation{"applied, replayed", 2}, executeAuthorized},
 	{"query-execution", "what became of an execution", expectation{"applied, replayed", 1}, queryExecution},
 	{"get-execution-permit", "the one permit of a reservation", expectation{"applied, replayed", 1}, getExecutionPermit},
 	{"apply-task-control", "pause, resume, and no resume twice", expectation{"applied, replayed", 1}, applyTaskControl},
 	{"apply-approved-task-control", "closed, hung up, drained", expectation{"applied", 1}, applyApprovedTaskControl},
-	{"report-execution-event", "a fact, in whatever session", expectation{"applied, replayed", 0}, reportExecutionEvent},
+	{"report-execution-event", "a fact, in whatever session", expectation{"applied, replayed", 1}, reportExecutionEvent},
 	{"request-upload", "a place at an approved target", expectation{"applied, replayed", 1}, requestUpload},
 	{"complete-upload", "the recording is there, and its fact queued", expectation{"applied, replayed", 1}, completeUpload},
 	{"get-agent-status", "read on both sides, without a write", expectation{"ok", 0}, getAgentStatus},
@@ -38,8 +37,16 @@ func activateAgent(s *stage) {
 	first := s.applied("activate", act("act-1"))
 	repeated := s.want("the same again", "applied, replayed", act("act-1"))
 	s.expect(first.receipt().After == 1 && repeated.receipt().After == 1, "the repeated activation has another generation")
-	other := s.want("the same operation, another boot", "key_reused", act("act-1", func(o *order) { o.Boot = "boot-x" }))
-	s.expect(other.code() == contract.Aborted, "the code is %s, not ABORTED", other.code())
+	s.expect(first.Text == repeated.Text && first.Text != "", "the epoch is %q, and then %q", first.Text, repeated.Text)
+	s.expect(first.bytes() == repeated.bytes(), "the receipt is %s, and then %s", first.bytes(), repeated.bytes())
+	s.want("the same operation, another boot", "key_reused", act("act-1", func(o *order) { o.Boot = "boot-x" }))
+	s.want("the same operation, another cell", "key_reused", act("act-1", func(o *order) { o.Cell = "cell-4" }))
+	renewed := s.begin(roleAgent, "renewed")
+	if s.broken == nil {
+		s.ask(renewed, order{Do: "connect", Address: s.dispatcher.Address})
+		s.want("the same operation, another certificate", "key_reused",
+			s.ask(renewed, order{Do: "activate", Op: "act-1", Boot: "boot-1"}))
+	}
 	stranger := s.begin(roleAgent, "stranger")
 	if s.broken == nil {
 		s.ask(stranger, order{Do: "connect", Address: s.dispatcher.Address})
@@ -51,9 +58,9 @@ func activateAgent(s *stage) {
 	s.expect(s.told.Flag && s.told.receipt().After == 1, "the older activation is not told to be history")
 	now := s.ask(s.agent, order{Do: "status"})
 	s.expect(now.Status != nil && now.Status.Generation == 2, "the older activation has moved the session")
-	s.say(`The agent activates, and a repeated request is told the same generation. The operation with another boot is in conflict; an
-		agent that nobody approved is denied, whatever its certificate says. After a newer activation the first one is history:
-		its receipt is told, as superseded, and the session stays what it is.`)
+	s.say(`The agent activates, and a repeated request is told the same generation. The operation with another boot, cell or
+		certificate is in conflict; an agent that nobody approved is denied, whatever its certificate says. After a newer activation the
+		first one is history: its receipt is told, as superseded, and the session stays what it is.`)
 }
 
 // R42-R47, R49.
@@ -111,8 +118,7 @@ func executeWithPermit(s *stage) {
 	s.decide("the same, once more, at the agent", s.ask(s.dispatcher, execute))
 	other := execute
 	other.Op, other.Permit, other.Reservation, other.Token, other.Generation = "x-2", "permit-of-nobody", "line-1/1", 9, 1
-	conflict := s.want("another permit for the execution", "second_operation", s.ask(s.dispatcher, other))
-	s.expect(conflict.code() == contract.Aborted, "the code is %s, not ABORTED", conflict.code())
+	s.want("another permit for the execution", "second_operation", s.ask(s.dispatcher, other))
 	other.Op, other.Execution, other.Permit, other.Token = "x-6", "e-5", first.Text, 1
 	s.want("the permit for another execution", "second_operation", s.ask(s.dispatcher, other))
 	s.want("release, with the evidence", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-1/1", Execution: "e-1"}))
@@ -124,13 +130,54 @@ func executeWithPermit(s *stage) {
 	s.want("a token below the highest seen", "token_stale", s.ask(s.dispatcher, late))
 	late.Op, late.Permit, late.Token, late.Generation = "x-7", "of another session", 7, 9
 	s.want("a permit of another session", "permit_fenced", s.ask(s.dispatcher, late))
+	late.Op, late.Generation, late.PermitBoot = "x-8", 1, "boot-0"
+	s.want("a permit of another boot", "permit_fenced", s.ask(s.dispatcher, late))
+	late.PermitBoot = ""
 	closing := order{Do: "admission", Op: "op-c", Barrier: "b-c", Expected: 2}
 	s.applied("close", s.ask(s.dispatcher, closing))
 	late.Op, late.Execution, late.Permit, late.Token, late.Generation = "x-5", "e-4", "new", 3, 1
 	s.want("while admission is closed", "admission_closed", s.ask(s.dispatcher, late))
+	closing.Op, closing.Barrier, closing.Expected, closing.Open = "op-o", "b-o", 3, true
+	s.applied("open", s.ask(s.dispatcher, closing))
+	s.voidPermit()
 	s.say(`The permit is consumed in the transaction that claims the operation, before the adapter is invoked. A repeated request gets the
 		receipt. Another permit for the execution, another execution for the permit, a token that is not the newest, a permit of another
-		session, and a closed admission are refused, and consume nothing.`)
+		session, and a closed admission are refused, and consume nothing. A permit whose reservation was fenced or released is void: the
+		dispatcher sends it no more, and the agent refuses it, by what the message says itself, or by what it was told before of the
+		lowest token in force.`)
+}
+
+// voidPermit has the permits of reservations that are over sent (R72, R73).
+func (s *stage) voidPermit() {
+	permit := func(op, reservation, execution string, expected int64) answer {
+		return s.ask(s.agent, order{Do: "permit", Op: op, Reservation: reservation, Execution: execution, Expected: expected, Raw: true})
+	}
+	s.want("reserve another line", "ok", s.ask(s.dispatcher, order{Do: "reserve", Reservation: "line-2/1"}))
+	first := s.applied("its permit", permit("p-v1", "line-2/1", "e-v1", 1))
+	s.ask(s.dispatcher, order{Do: "connect", Address: nowhere})
+	execute := order{Do: "execute", Op: "x-v1", Execution: "e-v1", Number: "+49303"}
+	s.want("execute, and the agent is not reached", "not_applied", s.ask(s.dispatcher, execute))
+	s.introduce()
+	s.want("release, with that evidence", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-2/1", Execution: "e-v1"}))
+	again := s.ask(s.dispatcher, order{Do: "reserve", Reservation: "line-2/2"})
+	execute.Raw = true
+	s.want("void permit, by its own message", "permit_void", s.ask(s.dispatcher, execute))
+	s.applied("the permit of the line reserved anew", permit("p-v2", "line-2/2", "e-v2", again.Count))
+	slept := order{
+		Do: "execute", Op: "x-v1", Execution: "e-v1", Number: "+49303", Permit: first.Text, Reservation: "line-2/1", Token: 1, Generation: 1,
+		Raw: true,
+	}
+	s.want("void permit, in a message that slept", "permit_void", s.ask(s.dispatcher, slept))
+	told := s.want("the void permit, asked for again", "applied, replayed", permit("p-v1", "line-2/1", "e-v1", 1))
+	s.expect(told.Flag, "it is not told to be void")
+
+	s.want("fence the reservation", "ok", s.ask(s.dispatcher, order{Do: "fence", Reservation: "line-2/2"}))
+	s.want("execute with the permit of a fenced one", "permit_void",
+		s.ask(s.dispatcher, order{Do: "execute", Op: "x-v2", Execution: "e-v2", Number: "+49304"}))
+	s.want("the same, straight to the agent", "permit_void",
+		s.ask(s.dispatcher, order{Do: "execute", Op: "x-v2", Execution: "e-v2", Number: "+49304", Raw: true}))
+	calls, err := invocations(s.ledger())
+	s.expect(err == nil && calls["e-v1"]+calls["e-v2"] == 0, "a void permit was executed: %v (%v)", calls, err)
 }
 
 // R58-R63, R67, R68.
@@ -140,23 +187,29 @@ func executeAuthorized(s *stage) {
 	s.decide("the same, once more, at the agent", s.issue("e-1", "+49301", raw))
 	s.want("other content", "key_reused", s.issue("e-1", "+49302", raw))
 	s.want("a second operation", "second_operation", s.issue("e-1", "+49301", raw, func(o *order) { o.Op = "op-again" }))
-	s.want("another adapter than the mock", "not_mock", s.issue("e-2", "+49301", raw, func(o *order) { o.Adapter = "real" }))
+	for _, adapter := range []string{"real", "mock,real", "Mock", "mock "} {
+		s.want("the adapter "+strconv.Quote(adapter), "not_mock",
+			s.issue("e-2", "+49301", raw, func(o *order) { o.Adapter = adapter }))
+	}
 	s.want("decided against", "refused", s.issue("e-3", "+0900"))
 	s.want("decided against, again", "refused, replayed", s.issue("e-3", "+0900"))
 	standing := s.ask(s.dispatcher, order{Do: "standing", Execution: "e-3"})
 	s.expect(standing.Text == refused, "the decision is %q", standing.Text)
+	s.want("a number that the dispatcher would decide against, at the agent", "applied", s.issue("e-4", "+0900", raw))
 	heard := s.ask(s.agent, order{Do: "log"}).Lines
 	s.expect(!slices.ContainsFunc(heard, func(l string) bool { return strings.HasSuffix(l, "op-e-3") }), "the refused one was sent")
+	s.expect(!slices.ContainsFunc(heard, func(l string) bool { return strings.HasPrefix(l, "Execute ") }), "the agent heard Execute")
+	kept := strings.Join(s.ask(s.agent, order{Do: "keys"}).Lines, "\n")
+	s.expect(strings.Contains(kept, "session") && !strings.Contains(kept, "permit"), "the agent keeps %s", kept)
 	s.say(`The dispatcher decides once, in the transaction that claims the operation, before anything is sent. The agent commits UNKNOWN
 		before it invokes the adapter. The same request again gets the receipt; other content and a second operation are in conflict;
-		what was refused never reaches the agent.`)
+		what was refused never reaches the agent. The agent decides nothing again, and needs no permit.`)
 }
 
 // R110.
 func queryExecution(s *stage) {
 	s.ready()
-	missing := s.want("before it", "no_mutation", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
-	s.expect(missing.code() == contract.NotFound, "the code is %s, not NOT_FOUND", missing.code())
+	s.want("before it", "no_mutation", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
 	s.applied("issued", s.issue("e-1", "+49301"))
 	s.ask(s.agent, order{Do: "arm"}) // counts, and kills at no commit
 	s.decide("after it", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
@@ -185,10 +238,13 @@ func getExecutionPermit(s *stage) {
 	s.applied("execute", s.ask(s.dispatcher, order{Do: "execute", Op: "x-1", Execution: "e-1", Number: "+49301"}))
 	s.want("release with it", "ok", s.ask(s.dispatcher, order{Do: "release", Reservation: "line-1/1", Execution: "e-1"}))
 	s.want("a permit of what is released", "reservation_released", permit("p-4", "line-1/1", "e-4", 3))
+	s.want("fence another reservation", "ok", s.ask(s.dispatcher, order{Do: "fence", Reservation: "line-2/1"}))
+	s.want("a permit of what is fenced", "reservation_fenced", permit("p-5", "line-2/1", "e-5", 2))
 	s.decide("the first permit, once more", permit("p-1", "line-1/1", "e-1", 1))
 	s.expect(s.told.Flag && s.told.Text == first.Text, "the permit is not told to be void")
 	s.say(`A mutation in spite of its name. The same request is told the same permit and token; an execution has one permit for ever. The
-		reservation is released on the evidence of the receipt alone, and then the permit is told as void.`)
+		reservation is released on the evidence of the receipt alone, and then the permit is told as void. What is released or fenced
+		has no permit any more.`)
 }
 
 // R77-R84.
@@ -223,6 +279,8 @@ func applyApprovedTaskControl(s *stage) {
 	}
 	s.want("another task", "not_approved", stop("7", "42"))
 	s.want("a task that is no number", "invalid", stop("7", "forty-one"))
+	own := s.ask(s.dispatcher, order{Do: "task"})
+	s.expect(own.Text == "RUNNING", "the stop of another task has made the dispatcher's %s", own.Text)
 	s.applied("stop", stop("7", "41"))
 	var steps []string
 	for _, heard := range s.ask(s.agent, order{Do: "log"}).Lines {
@@ -253,26 +311,50 @@ func reportExecutionEvent(s *stage) {
 	s.restartAgent()
 	s.applied("a new session, after a SIGKILL", s.activate())
 	s.decide("the fact of the session before", s.ask(s.agent, fact))
-	s.awaitPublished("f-1")
+	s.awaitPublished(ofAgent, "f-1")
+	s.forge()
 	s.say(`The fact goes through the agent's own outbox, and the dispatcher takes it once by its id. In the next session it is the same
-		fact: the receipt is the first one's. It is handed on through the dispatcher's outbox, which the queue has confirmed.`)
+		fact: the receipt is the first one's. It is handed on through the dispatcher's outbox, which the queue has confirmed. The kinds
+		that the dispatcher makes itself are not an agent's to report, and an id that looks like its own is the agent's all the same:
+		the true recording.uploaded comes after it.`)
+}
+
+// forge has the agent report what only the dispatcher may say (R100, R105).
+func (s *stage) forge() {
+	s.applied("issued", s.issue("e-1", "+49301"))
+	granted := s.applied("an upload", s.ask(s.agent, order{
+		Do: "request_upload", Op: "u-1", Execution: "e-1", Content: "audio", Target: s.set.target.prefix,
+	}))
+	id := "recording.uploaded/" + granted.receipt().Ref
+	forged := order{Do: "send_fact", Fact: id, Kind: "recording.uploaded", Content: `{"queued":true}`}
+	s.want("a kind that is the dispatcher's", "kind", s.ask(s.agent, forged))
+	forged.Kind = "call.answered"
+	s.applied("a fact with an id like the dispatcher's", s.ask(s.agent, forged))
+	s.want("the dispatcher's own, meanwhile", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: id}))
+	s.applied("the true completion", s.ask(s.agent, order{
+		Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio",
+	}))
+	s.awaitPublished(ofDispatcher, id)
+	s.awaitPublished(ofAgent, id)
 }
 
 // awaitPublished waits until the queue has confirmed a fact, and sees that it has it once.
-func (s *stage) awaitPublished(id string) {
+func (s *stage) awaitPublished(source, id string) {
+	told := ""
 	for range 500 {
 		if s.broken != nil {
 			return
 		}
-		if s.ask(s.dispatcher, order{Do: "fact", Fact: id}).Text == "PUBLISHED" {
+		if told = s.ask(s.dispatcher, order{Do: "fact", Source: source, Fact: id}).Text; told == "PUBLISHED" {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	s.expect(told == "PUBLISHED", "%s is %q, and not PUBLISHED", id, told)
 	lines, err := readLines[published](s.queue())
 	n := 0
 	for _, l := range lines {
-		if l.ID == id {
+		if l.Source == source && l.ID == id {
 			n++
 		}
 	}
@@ -287,11 +369,21 @@ func requestUpload(s *stage) {
 	first := s.applied("request", s.ask(s.agent, ask))
 	s.decide("the same again", s.ask(s.agent, ask))
 	s.expect(first.Text == s.told.Text && first.Text != "", "the place is another one: %q, %q", first.Text, s.told.Text)
+	conflict := func(what string, change func(*order)) {
+		other := ask
+		change(&other)
+		s.want("the same operation, another "+what, "key_reused", s.ask(s.agent, other))
+	}
+	conflict("content", func(o *order) { o.Content = "other" })
+	conflict("content of another size", func(o *order) { o.Content = "other audio" })
+	conflict("target", func(o *order) { o.Target = "https://elsewhere.example/" })
+	conflict("execution", func(o *order) { o.Execution = "e-9" })
 	ask.Op, ask.Target = "u-2", "https://elsewhere.example/"
 	s.want("another target", "target", s.ask(s.agent, ask))
 	ask.Op, ask.Target, ask.Execution = "u-3", s.set.target.prefix, "e-9"
 	s.want("an execution that it was not given", "not_approved", s.ask(s.agent, ask))
-	s.say(`The agent tells the checksum and the size, and is granted one place at an approved target. A repeated request is told the same.`)
+	s.say(`The agent tells the checksum and the size, and is granted one place at an approved target. A repeated request is told the same, and
+		with another asset, target or execution it is in conflict.`)
 }
 
 // R99-R105.
@@ -304,16 +396,23 @@ func completeUpload(s *stage) {
 	}))
 	id := granted.receipt().Ref
 	s.expect(s.ask(s.agent, order{Do: "put", Target: granted.Text, Content: audio}).Count == 201, "the PUT was not stored")
-	elsewhere := strings.Replace(s.set.target.prefix, recordings, "/other/", 1) + id
-	s.expect(s.ask(s.agent, order{Do: "put", Target: elsewhere, Content: audio}).Count == 403, "a PUT beside the prefix was stored")
+	for what, place := range map[string]string{
+		"beside the prefix":            strings.Replace(granted.Text, recordings, "/other/", 1),
+		"under a name of its own":      strings.Replace(granted.Text, id, "of-its-own", 1),
+		"without a grant":              s.set.target.prefix + "of-its-own",
+		"where it was, of what is not": granted.Text,
+	} {
+		content := map[bool]string{true: "another sound", false: audio}[place == granted.Text]
+		s.expect(s.ask(s.agent, order{Do: "put", Target: place, Content: content}).Count == 403, "a PUT %s was stored", what)
+	}
 	done := order{Do: "complete_upload", Op: "d-1", Upload: id, Content: audio}
 	other := done
 	other.Op, other.Content = "d-2", "another sound"
 	s.want("another checksum", "checksum", s.ask(s.agent, other))
-	s.want("before it is completed", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: "recording.uploaded/" + id}))
+	s.want("before it is completed", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: "recording.uploaded/" + id}))
 	s.applied("complete", s.ask(s.agent, done))
 	s.decide("the same again", s.ask(s.agent, done))
-	s.awaitPublished("recording.uploaded/" + id)
+	s.awaitPublished(ofDispatcher, "recording.uploaded/"+id)
 	s.expect(s.set.target.stored(id) == audio, "the target does not have the recording")
 	s.say(`The recording goes straight to the target; what the dispatcher is told, and hands on, is its checksum, its size and its place.
 		The completion and the fact recording.uploaded are one transaction. What the queue has confirmed is PUBLISHED, and nothing is

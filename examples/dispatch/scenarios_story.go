@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,14 @@ func lostReply(s *stage) {
 	s.ask(s.agent, order{Do: "lose_reply", Method: "ExecuteAuthorized"})
 	s.want("issued, and the connection is cut before the reply", "unknown", s.issue("e-1", "+49301"))
 	s.want("the same again, at the dispatcher", "unknown, replayed", s.issue("e-1", "+49301"))
+	kept := func() string {
+		lines := slices.Concat(s.ask(s.agent, order{Do: "keys"}).Lines, s.ask(s.dispatcher, order{Do: "keys"}).Lines)
+		s.expect(len(lines) > 4, "there is nothing in the databases: %v", lines)
+		return strings.Join(lines, "\n")
+	}
+	keys := kept()
 	s.decide("reconciled, by a query of the original", s.ask(s.dispatcher, order{Do: "reconcile", Execution: "e-1"}))
+	s.expect(keys == kept(), "there is more than there was before it was reconciled: %s, then %s", keys, kept())
 	heard := s.ask(s.agent, order{Do: "log"}).Lines
 	at := slices.Index(heard, "ExecuteAuthorized op-e-1")
 	s.expect(at >= 0 && at+1 < len(heard) && heard[at+1] == "QueryExecution", "after the lost reply the agent heard %v", heard)
@@ -37,7 +45,7 @@ func lostReply(s *stage) {
 	s.note("the agent heard", "%s", strings.Join(heard[max(at, 0):], ", "))
 	s.say(`The agent made the call, and the reply was lost with the connection. The dispatcher records UNKNOWN and sends nothing again. It
 		queries the original execution: the receipt says that it was applied, and the dispatcher's own record advances on that
-		evidence. No operation, execution or permit was made for it.`)
+		evidence. No operation, execution or permit was made for it: both databases have the keys and the values that they had.`)
 }
 
 // R66, R112, R114, R116-R118, R121, R122.
@@ -54,7 +62,6 @@ func newerBoot(s *stage) {
 	s.applied("the new boot activates", s.activate())
 	permit := order{Do: "permit", Op: "p-old", Reservation: "line-1/1", Execution: "e-1", Expected: 1}
 	s.decide("a permit for the old process", s.ask(old, permit))
-	s.expect(s.told.code() == contract.Unauthenticated, "the code is %s, not UNAUTHENTICATED", s.told.code())
 	s.want("what the old process was given, once more", "session_fenced", s.ask(old, done))
 	s.want("a fact of the old process", "session_fenced", s.ask(old, order{Do: "send_fact", Fact: "f-1", Kind: "k", Content: "c"}))
 	s.want("what was sent to the old boot, late", "session_fenced", s.issue("e-2", "+49302", raw, toOld))
@@ -84,7 +91,6 @@ func newEpoch(s *stage) {
 	s.want("the old dispatcher, at its own database", "epoch_fenced", s.ask(old, issue))
 	issue.Raw = true
 	s.decide("the old dispatcher, straight to the agent", s.ask(old, issue)) // to the agent, past its own database
-	s.expect(s.told.code() == contract.Aborted, "the code is %s, not ABORTED", s.told.code())
 	s.applied("the new dispatcher", s.issue("e-1", "+49301"))
 	s.say(`Another instance takes office over the same database: a new epoch, which nobody had before. The old one, which still lives, is
 		refused by its own database, and by the agent when it sends all the same. Epochs are equal or not, and that is all.`)
@@ -97,7 +103,6 @@ func expired(s *stage) {
 	s.want("with a deadline that is over", "not_applied", s.issue("e-1", "+49301", past))
 	refusal := s.issue("e-2", "+49301", past, raw)
 	s.want("what the agent answers", "authorization_expired", refusal)
-	s.expect(refusal.code() == contract.PermissionDenied, "the code is %s, not PERMISSION_DENIED", refusal.code())
 	kept := s.want("what it has recorded", "not_applied, replayed", s.ask(s.dispatcher, order{Do: "query", Execution: "e-1"}))
 	s.expect(kept.receipt().Detail != "", "there is no evidence")
 	s.ask(s.agent, order{Do: "delay", N: int64(900 * time.Millisecond)})
@@ -131,17 +136,25 @@ func stubbornDrain(s *stage) {
 	s.ready()
 	s.applied("issued", s.issue("e-1", "+49301stubborn"))
 	stop := order{Do: "approved_stop", Tenant: "7", Task: "41"}
-	late := s.want("stop", "drain_timeout", s.ask(s.dispatcher, stop))
-	s.expect(late.code() == contract.DeadlineExceeded, "the code is %s, not DEADLINE_EXCEEDED", late.code())
+	task := func() string {
+		told := s.ask(s.dispatcher, order{Do: "task"})
+		return fmt.Sprint(told.Text, " in ", told.Count)
+	}
+	s.expect(task() == "RUNNING in 1", "before it, the dispatcher's task is %s", task())
+	s.want("stop", "drain_timeout", s.ask(s.dispatcher, stop))
+	s.expect(task() == "STOPPED in 2", "after the timeout, the dispatcher's task is %s", task())
 	now := s.ask(s.dispatcher, order{Do: "agent_status"})
 	s.expect(now.Status != nil && now.Status.Stopped && now.Status.ActiveCalls == 1, "the agent is %+v", now.Status)
-	s.want("new work meanwhile", "not_applied", s.issue("e-2", "+49302"))
+	s.want("new work meanwhile, at the dispatcher", "refused", s.issue("e-2", "+49302"))
+	s.want("and straight at the agent", "terminal_state", s.issue("e-3", "+49302", raw))
 	s.want("an opening meanwhile", "terminal_state",
 		s.ask(s.dispatcher, order{Do: "admission", Op: "op-late", Barrier: "b-late", Expected: 3, Open: true}))
 	s.ask(s.agent, order{Do: "end_call", Execution: "e-1"})
 	s.decide("the stop, delivered again", s.ask(s.dispatcher, stop))
+	s.expect(task() == "STOPPED in 2", "after the second delivery, the dispatcher's task is %s", task())
 	s.expect(s.told.receipt().Barrier != nil && s.told.receipt().Barrier.ActiveCalls == 0, "there is no barrier in the receipt")
 	s.say(`The call does not end when it is hung up. When the time is up the answer is DEADLINE_EXCEEDED, and the barrier stays closed. The
+		dispatcher's own record of the task, which its decisions rest on, is stopped from the start, whatever the agent answers. The
 		call ends, the stop is delivered once more, and is applied: with the evidence that nothing is active.`)
 }
 
@@ -153,9 +166,8 @@ func factConflict(s *stage) {
 	other := first
 	other.Content = `{"seconds":8}`
 	s.decide("the same fact with another content", s.ask(s.agent, other))
-	s.expect(s.told.code() == contract.Aborted, "the code is %s, not ABORTED", s.told.code())
 	s.want("the first one again", "applied, replayed", s.ask(s.agent, first))
-	s.awaitPublished("f-1")
+	s.awaitPublished(ofAgent, "f-1")
 	lines, err := readLines[published](s.queue())
 	s.expect(err == nil && len(lines) == 1 && lines[0].Content == first.Content, "the queue has %v (%v)", lines, err)
 	first.Do, other.Do = "report", "report"
@@ -176,13 +188,13 @@ func queueFailure(s *stage) {
 	s.ask(s.dispatcher, order{Do: "fail_queue", N: 1})
 	done := order{Do: "complete_upload", Op: "d-1", Upload: granted.receipt().Ref, Content: "audio"}
 	failed := s.want("complete", "unavailable", s.ask(s.agent, done))
-	s.expect(failed.code() == contract.Unavailable && failed.Failure.Effect == "none", "the failure is %+v", failed.Failure)
+	s.expect(failed.Failure != nil && failed.Failure.Effect == "none", "the failure is %+v", failed.Failure)
 	fact := "recording.uploaded/" + granted.receipt().Ref
-	s.want("the fact", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Fact: fact}))
+	s.want("the fact", "no_fact", s.ask(s.dispatcher, order{Do: "fact", Source: ofDispatcher, Fact: fact}))
 	s.want("the same again, without having done anything", "not_resent", s.ask(s.agent, done))
 	done.Again = contract.Reconcile
 	s.decide("the same again, after it has looked", s.ask(s.agent, done))
-	s.awaitPublished(fact)
+	s.awaitPublished(ofDispatcher, fact)
 	s.say(`The recording is at the target, but its fact cannot be queued: so nothing is completed, and the agent is told that nothing was
 		done. Only after it has looked does its library let the operation out once more. The fact is there once.`)
 }

@@ -33,11 +33,11 @@ func scenes() []scene {
 	}
 	return append(all,
 		scene{
-			method: "(drain a close)", victim: roleAgent, commits: 2, prepare: prepareClose, call: callEnd, recover: recoverClose,
+			method: "(drain a close)", victim: roleAgent, commits: 3, prepare: prepareClose, call: callEnd, recover: recoverClose,
 			check: checkAdmission,
 		},
 		scene{
-			method: "(settle what failed)", victim: roleAgent, commits: 1, prepare: prepareFailure, call: callSettle, recover: (*stage).settleBoth,
+			method: "(settle what failed)", victim: roleAgent, commits: 2, prepare: prepareFailure, call: callSettle, recover: (*stage).settleBoth,
 			check: checkMade,
 		},
 		scene{
@@ -45,7 +45,7 @@ func scenes() []scene {
 			check: checkMade,
 		},
 		scene{
-			method: "(reconcile a lost reply)", victim: roleDispatcher, commits: 1, prepare: prepareLost, call: callReconcile,
+			method: "(reconcile a lost reply)", victim: roleDispatcher, commits: 2, prepare: prepareLost, call: callReconcile,
 			recover: (*stage).settleBoth, check: checkMade,
 		})
 }
@@ -285,13 +285,13 @@ func checkApproved(s *stage) {
 
 func callReport(s *stage) {
 	s.try(s.agent, order{Do: "report", Fact: "f-1", Kind: "call.answered", Content: "one"})
-	s.tryPublished("f-1")
+	s.tryPublished(ofAgent, "f-1")
 }
 
 // tryPublished waits for the dispatcher's publisher, unless it dies.
-func (s *stage) tryPublished(id string) {
+func (s *stage) tryPublished(source, id string) {
 	for range 250 {
-		told := s.try(s.dispatcher, order{Do: "fact", Fact: id})
+		told := s.try(s.dispatcher, order{Do: "fact", Source: source, Fact: id})
 		if told.Text == "PUBLISHED" || told.Text == "" || s.broken != nil {
 			return
 		}
@@ -299,15 +299,15 @@ func (s *stage) tryPublished(id string) {
 	}
 }
 
-func checkReport(s *stage) { s.checkPublished("f-1", "one") }
+func checkReport(s *stage) { s.checkPublished(ofAgent, "f-1", "one") }
 
 // checkPublished: the fact is in the queue, at least once, and always the same.
-func (s *stage) checkPublished(id, content string) {
-	s.expect(s.ask(s.dispatcher, order{Do: "fact", Fact: id}).Text == "PUBLISHED", "%s is not published", id)
+func (s *stage) checkPublished(source, id, content string) {
+	s.expect(s.ask(s.dispatcher, order{Do: "fact", Source: source, Fact: id}).Text == "PUBLISHED", "%s is not published", id)
 	lines, err := readLines[published](s.queue())
 	n := 0
 	for _, l := range lines {
-		if l.ID == id && strings.Contains(l.Content, content) && l.Ordinal == 1 {
+		if l.Source == source && l.ID == id && strings.Contains(l.Content, content) && l.Ordinal == 1 {
 			n++
 		}
 	}
@@ -334,12 +334,12 @@ func prepareUpload(s *stage) {
 
 func callComplete(s *stage) {
 	s.told = s.try(s.agent, order{Do: "complete_upload", Op: "d-1", Upload: s.title, Content: "audio", Raw: true})
-	s.tryPublished("recording.uploaded/" + s.title)
+	s.tryPublished(ofDispatcher, "recording.uploaded/"+s.title)
 }
 
 func checkComplete(s *stage) {
 	s.expect(s.told.receipt().Applied(), "the answer is %s", s.told.word())
-	s.checkPublished("recording.uploaded/"+s.title, "asset_sha256")
+	s.checkPublished(ofDispatcher, "recording.uploaded/"+s.title, "asset_sha256")
 }
 
 func callStatus(s *stage) {

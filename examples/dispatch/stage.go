@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func newSet(ctx context.Context, dir, database, run string) (*set, error) {
 		return nil, err
 	}
 	for name, uri := range map[string]string{
-		roleDispatcher: dispatcherURI, roleAgent: agentURI, "stranger": strangerURI, "uploads": dispatcherURI + "/uploads",
+		roleDispatcher: dispatcherURI, roleAgent: agentURI, "renewed": agentURI, "stranger": strangerURI, "uploads": dispatcherURI + "/uploads",
 	} {
 		if s.certs[name], err = s.authority.issue(name, uri); err != nil {
 			return nil, err
@@ -79,11 +80,14 @@ func (s *stage) config(role, cert string) config {
 	cfg := config{
 		Role: role, Tenant: s.set.run + "/" + filepath.Base(s.dir) + "/" + role, Database: s.set.database,
 		Authority: s.set.authority.file(), Certificate: s.set.certs[cert], Ledger: s.ledger(), Queue: s.queue(), Trace: s.trace(),
-		Targets: []string{s.set.target.prefix}, Lease: s.lease, Approved: []string{agentURI},
+		Lease: s.lease, Approved: []string{agentURI},
 		Drain: time.Second, Killable: true,
 	}
 	if cfg.Database == "" {
 		cfg.Database = "sqlite:" + filepath.Join(s.dir, role+".db")
+	}
+	if role == roleDispatcher {
+		cfg.Targets, cfg.GrantKey = []string{s.set.target.prefix}, s.set.target.key
 	}
 	if role == roleAgent {
 		s.boots++
@@ -184,12 +188,23 @@ func (a answer) receipt() contract.Receipt {
 	return *a.Receipt
 }
 
-// code is the answer's failure code.
-func (a answer) code() contract.FailureCode {
-	if a.Failure == nil {
-		return ""
+// bytes are those of the answer's receipt, but for its being replayed.
+func (a answer) bytes() string {
+	r := a.receipt()
+	r.Replayed = false
+	data, err := json.Marshal(r)
+	return fmt.Sprint(string(data), map[bool]any{true: "", false: err}[err == nil])
+}
+
+// refusal is why the answer is none, or why its receipt says that nothing was done: the last word of the reason, and the code.
+func (a answer) refusal() (reason string, code contract.FailureCode) {
+	switch f := a.receipt().Failure; {
+	case a.Failure != nil:
+		reason, code = string(a.Failure.Reason), a.Failure.Code
+	case f != nil:
+		reason, code = string(f.Reason), f.Code
 	}
-	return a.Failure.Code
+	return reason[strings.LastIndexByte(reason, '.')+1:], code
 }
 
 // want reports a difference unless a step was answered so, and returns the answer.
@@ -201,13 +216,57 @@ func (s *stage) want(step, word string, got answer) answer {
 		}
 		s.steps = append(s.steps, note{step, got.word()})
 		s.expect(got.word() == word, "%s: the answer is %q, not %q%s", step, got.word(), word, text)
+		s.coded(step, got)
 	}
 	return got
+}
+
+// coded reports a difference unless a refusal has the code that is the contract's for its reason.
+func (s *stage) coded(step string, got answer) {
+	reason, code := got.refusal()
+	s.expect(code == codesOf[reason], "%s: the code of %q is %q, not %q", step, reason, code, codesOf[reason])
+}
+
+// codesOf has the code that each reason is told with, written down a second time.
+var codesOf = map[string]contract.FailureCode{
+	"invalid":               contract.InvalidArgument,
+	"session_fenced":        contract.Unauthenticated,
+	"no_session":            contract.Unauthenticated,
+	"not_approved":          contract.PermissionDenied,
+	"not_authorized":        contract.PermissionDenied,
+	"authorization_expired": contract.PermissionDenied,
+	"refused":               contract.PermissionDenied,
+	"not_mock":              contract.PermissionDenied,
+	"target":                contract.PermissionDenied,
+	"kind":                  contract.PermissionDenied,
+	"admission_closed":      contract.FailedPrecondition,
+	"terminal_state":        contract.FailedPrecondition,
+	"reservation_released":  contract.FailedPrecondition,
+	"reservation_fenced":    contract.FailedPrecondition,
+	"execution_unknown":     contract.FailedPrecondition,
+	"permit_void":           contract.FailedPrecondition,
+	"not_resent":            contract.FailedPrecondition,
+	"key_reused":            contract.Aborted,
+	"second_operation":      contract.Aborted,
+	"revision_moved":        contract.Aborted,
+	"token_stale":           contract.Aborted,
+	"permit_fenced":         contract.Aborted,
+	"epoch_fenced":          contract.Aborted,
+	"checksum":              contract.Aborted,
+	"unavailable":           contract.Unavailable,
+	"not_answered":          contract.Unavailable,
+	"drain_timeout":         contract.DeadlineExceeded,
+	"no_mutation":           contract.NotFound,
+	"no_fact":               contract.NotFound,
+	"no_upload":             contract.NotFound,
+	"permit_issued":         contract.AlreadyExists,
+	"already_stopped":       contract.AlreadyExists,
 }
 
 // decide is want without a word: the scenario's table says what the decisive answer is.
 func (s *stage) decide(step string, got answer) {
 	s.steps, s.told = append(s.steps, note{step, got.word()}), got
+	s.coded(step, got)
 }
 
 func (s *stage) applied(step string, got answer) answer { return s.want(step, "applied", got) }

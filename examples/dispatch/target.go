@@ -2,6 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -13,11 +17,12 @@ import (
 	"github.com/confirmexec/confirmexec/fencing/peer"
 )
 
-// target is where recordings are put: over TLS, by agents, below one prefix, and nothing else can be done there. The dispatcher has
-// nothing to do with it.
+// target is where recordings are put: over TLS, below one prefix, by the agent that the dispatcher granted the very place to, for
+// the very asset; nothing else can be done there. What it knows of the dispatcher is the key of the grants (R106).
 type target struct {
 	dir    string
 	prefix string // of the URLs
+	key    []byte
 	server *http.Server
 }
 
@@ -29,7 +34,7 @@ func startTarget(ctx context.Context, dir string, files credentialFiles) (*targe
 	if err != nil {
 		return nil, err
 	}
-	t := &target{dir: dir, prefix: "https://" + l.Addr().String() + recordings}
+	t := &target{dir: dir, prefix: "https://" + l.Addr().String() + recordings, key: []byte(rand.Text())}
 	t.server = &http.Server{Handler: t, TLSConfig: files.server(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = t.server.ServeTLS(l, "", "") }()
 	return t, nil
@@ -38,11 +43,17 @@ func startTarget(ctx context.Context, dir string, files credentialFiles) (*targe
 func (t *target) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	id, err := peer.IdentityOf(*q.TLS, time.Now(), identities)
 	name, found := nameBelow(q.URL.Path)
-	if err != nil || id.URI != agentURI || q.Method != http.MethodPut || !found {
+	if err != nil || q.Method != http.MethodPut || !found {
 		http.Error(w, "not allowed", http.StatusForbidden)
 		return
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, q.Body, 1<<20))
+	sum := sha256.Sum256(data)
+	granted := grantOf(t.key, agentOf(id), name, hex.EncodeToString(sum[:]))
+	if err == nil && !hmac.Equal([]byte(granted), []byte(q.URL.Query().Get("grant"))) {
+		http.Error(w, "not granted", http.StatusForbidden)
+		return
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(t.dir, name), data, 0o600)
 	}

@@ -397,7 +397,13 @@ type Permit struct {
 	// The session that it was issued for.
 	SessionGeneration int64 `protobuf:"varint,6,opt,name=session_generation,json=sessionGeneration,proto3" json:"session_generation,omitempty"`
 	// The exclusive deadline, in milliseconds since 1970 in UTC.
-	DeadlineMs    int64 `protobuf:"varint,7,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	DeadlineMs int64 `protobuf:"varint,7,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	// The resource that the fencing token is of.
+	Resource string `protobuf:"bytes,8,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The boot that it was issued for.
+	BootId string `protobuf:"bytes,9,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// The lowest fencing token of the resource that is still in force, as the message is sent: permits with lower ones are void.
+	LowestToken   int64 `protobuf:"varint,10,opt,name=lowest_token,json=lowestToken,proto3" json:"lowest_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,6 +483,27 @@ func (x *Permit) GetSessionGeneration() int64 {
 func (x *Permit) GetDeadlineMs() int64 {
 	if x != nil {
 		return x.DeadlineMs
+	}
+	return 0
+}
+
+func (x *Permit) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Permit) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Permit) GetLowestToken() int64 {
+	if x != nil {
+		return x.LowestToken
 	}
 	return 0
 }
@@ -1824,7 +1851,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.confirmexec.v1.RequestMetaR\x04meta\x12!\n" +
 	"\fexecution_id\x18\x02 \x01(\tR\vexecutionId\x12(\n" +
 	"\x06permit\x18\x03 \x01(\v2\x10.agent.v1.PermitR\x06permit\x12\x16\n" +
-	"\x06number\x18\x04 \x01(\tR\x06number\"\x8f\x02\n" +
+	"\x06number\x18\x04 \x01(\tR\x06number\"\xe7\x02\n" +
 	"\x06Permit\x12\x1b\n" +
 	"\tpermit_id\x18\x01 \x01(\tR\bpermitId\x12%\n" +
 	"\x0ereservation_id\x18\x02 \x01(\tR\rreservationId\x12!\n" +
@@ -1833,7 +1860,11 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x10dispatcher_epoch\x18\x05 \x01(\tR\x0fdispatcherEpoch\x12-\n" +
 	"\x12session_generation\x18\x06 \x01(\x03R\x11sessionGeneration\x12\x1f\n" +
 	"\vdeadline_ms\x18\a \x01(\x03R\n" +
-	"deadlineMs\"D\n" +
+	"deadlineMs\x12\x1a\n" +
+	"\bresource\x18\b \x01(\tR\bresource\x12\x17\n" +
+	"\aboot_id\x18\t \x01(\tR\x06bootId\x12!\n" +
+	"\flowest_token\x18\n" +
+	" \x01(\x03R\vlowestToken\"D\n" +
 	"\x0fExecuteResponse\x121\n" +
 	"\areceipt\x18\x01 \x01(\v2\x17.confirmexec.v1.ReceiptR\areceipt\"\xc1\x01\n" +
 	"\x18ExecuteAuthorizedRequest\x12/\n" +
