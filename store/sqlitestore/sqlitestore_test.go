@@ -79,7 +79,7 @@ func TestConformance(t *testing.T) {
 
 // S28a: a call of Own while its caller holds the only writer ends with the lock timeout.
 func TestOwnWithinATransactionEnds(t *testing.T) {
-	s := withTable(t, 20*time.Millisecond)
+	s := withTable(t, 200*time.Millisecond)
 	tx := begin(t, s)
 	_, err := s.Own().Claim(t.Context(), unminted())
 	require.ErrorIs(t, err, store.ErrBusy)
