@@ -48,6 +48,83 @@ func TestAnItemThatCommittedByItself(t *testing.T) {
 	}
 }
 
+// uses are the ways to write through a transaction of PostgreSQL's, and to go on with it.
+var uses = map[string]func(context.Context, pgx.Tx) error{
+	"Exec": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, lateWrite); return err },
+	"Query": func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, lateWrite)
+		rows.Close()
+		return errors.Join(err, rows.Err())
+	},
+	"QueryRow": func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, lateWrite+" RETURNING name").Scan(nil)
+	},
+	"SendBatch": func(ctx context.Context, tx pgx.Tx) error { return tx.SendBatch(ctx, lateBatch()).Close() },
+	"CopyFrom": func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"effect"}, []string{"name"}, pgx.CopyFromRows([][]any{{"late"}}))
+		return err
+	},
+	"Begin":    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Begin(ctx); return err },
+	"Commit":   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+	"Rollback": func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+	"Prepare":  func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Prepare(ctx, "late", "SELECT 1"); return err },
+}
+
+const lateWrite = `INSERT INTO effect (name) VALUES ('late')`
+
+func lateBatch() *pgx.Batch {
+	batch := &pgx.Batch{}
+	batch.Queue(lateWrite)
+	return batch
+}
+
+// S15, S32: the transaction that an executor was lent, and one that it nested in it, are closed to it once it has returned: what it
+// kept writes into no other item, nor beside the operation.
+func TestATransactionThatAnExecutorKept(t *testing.T) {
+	b := onPostgres(t)
+	for _, mode := range []string{perItem, inTx, atomically} {
+		for said, say := range endings {
+			var kept []pgx.Tx
+			refused := func(ctx context.Context) {
+				for _, tx := range kept {
+					for name, use := range uses {
+						assert.ErrorIs(t, use(ctx, tx), pgx.ErrTxClosed, "%s, %s: %s", mode, said, name)
+					}
+				}
+			}
+			exec := func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
+				refused(ctx)
+				if it.ID == "b" {
+					return broker.Applied(""), nil
+				}
+				nested, err := tx.Begin(ctx)
+				require.NoError(t, err)
+				kept = append(kept, tx, nested)
+				return say()
+			}
+			c := b.propose("a", "b")
+			var res *contract.OperationResult
+			var err error
+			switch mode {
+			case perItem:
+				res, err = b.ExecutePerItem(b.ctx, request(c), exec)
+			case atomically:
+				res, err = b.ExecuteAtomic(b.ctx, broker.TxRequest[pgx.Tx]{Request: request(c)}, exec)
+			default:
+				var tx pgx.Tx
+				tx, err = b.Begin(b.ctx)
+				require.NoError(t, err)
+				res, err = b.ExecuteTx(b.ctx, tx, broker.TxRequest[pgx.Tx]{Request: request(c)}, exec)
+				require.NoError(t, tx.Commit(b.ctx))
+			}
+			require.NoError(t, err, mode)
+			assert.Equal(t, contract.Applied, res.Outcomes[1].State, "%s, %s: the other item", mode, said)
+			refused(b.ctx)
+		}
+	}
+	assert.Equal(t, 0, b.effects("late"))
+}
+
 // S28a: on SQLite nothing of a transaction that the broker began is committed but by the broker: not by an executor, and not
 // statement by statement after SQLite has rolled it back, as it does with a write that a context interrupts.
 func TestAnExecutorCannotCommitOnSQLite(t *testing.T) {

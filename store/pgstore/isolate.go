@@ -42,7 +42,7 @@ func (s *Store) Isolate(ctx context.Context, tx pgx.Tx, n int, fn func(i int, tx
 func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, pgx.Tx) error) (reason, err error) {
 	lent := &lentTx{Tx: tx, seen: &seen{}}
 	reason = fn(i, lent)
-	lent.seen.shut()
+	lent.seen.takeBack()
 	if reason != nil && lent.seen.retry != nil { // whatever the executor made of it
 		return nil, lent.seen.retry
 	}

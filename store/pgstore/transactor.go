@@ -97,7 +97,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 		return fault("commit", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.shut()
+	own.seen.takeBack()
 	if own.conn.Conn().PgConn().TxStatus() == 'I' {
 		return fault("commit", store.ErrTxEnded)
 	}
@@ -185,7 +185,7 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 		return fault("roll back", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.shut()
+	own.seen.takeBack()
 	conn := own.conn.Conn()
 	if !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
 		return fault("roll back", store.ErrTxEnded)
