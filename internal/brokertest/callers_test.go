@@ -16,6 +16,7 @@ import (
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/store"
 )
 
 const briefly = 200 * time.Millisecond // a store's lock timeout where the lock is not let go
@@ -196,6 +197,27 @@ func TestLockOnAColdConnection(t *testing.T) {
 			})
 		}
 	}
+}
+
+// S28a, S12: nor is it waited for without end in a transaction of the store's own, whose lock timeout is its role's again once it stands.
+func TestBeginOnAColdConnection(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := newBench(t, waiting(t, db.Pool(t, onlyConnection, withSetting("lock_timeout", "1h")), briefly), atomically, nil)
+	c := newBench(t, postgres(t, db.Pool(t)), execute, nil).propose("a")
+	_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+	a := within(t, b.aside(request(c), b.never))
+	require.Error(t, a.err)
+	unlock()
+	for range 2 { // and once the connection is warm
+		tx, _, err := b.Store.Begin(b.ctx, store.Opening{ID: store.ID{Tenant: firmA}})
+		require.NoError(t, err)
+		assert.Equal(t, "1h", settings(t, tx)[1])
+		require.NoError(t, b.Store.Rollback(b.ctx, tx))
+	}
+	res, err := b.confirm(request(c), apply)
+	require.NoError(t, err)
+	assert.Equal(t, contract.Tally{Applied: 1}, res.Tally())
 }
 
 // cutTx ends its caller's context as soon as the answer of the n-th flight has come.

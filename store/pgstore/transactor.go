@@ -42,7 +42,7 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 	if o.Hold != nil {
 		steps = append(steps, step{sql: s.sql.hold, args: heldArgs(*o.Hold), scan: func(r pgx.Row) error { return r.Scan(nil) }})
 	}
-	tx, err := beginWith(ctx, conn, surround(step{sql: s.sql.bind, args: []any{o.Tenant}}, g.before(&s.sql, steps),
+	tx, err := s.begin(ctx, conn, surround(step{sql: s.sql.bind, args: []any{o.Tenant}}, g.before(&s.sql, steps),
 		step{sql: restoreSQL}, step{sql: "SAVEPOINT " + ownedMark}))
 	if err == nil && g.met {
 		return &ownedTx{lentTx: lentTx{Tx: tx, seen: &seen{}}, conn: conn}, standing, nil
@@ -69,6 +69,26 @@ func validOpening(o store.Opening) error {
 		err = store.ValidateGuards(o.Claim.Guards)
 	}
 	return err
+}
+
+// begin begins with steps. On a connection that has not seen all of them the lock timeout goes first, as in a flight of the store's own;
+// the steps then find it as it was, and set and restore it as they always do.
+func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, error) {
+	known := knownTo(conn.Conn())
+	if known.all(steps) {
+		return beginWith(ctx, conn, steps)
+	}
+	tx, err := conn.Conn().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, err
+	}
+	if _, err = tx.Exec(ctx, s.sql.wait); err != nil {
+		return tx, err
+	}
+	if err = run(ctx, tx, surround(step{sql: restoreSQL}, steps)); err == nil {
+		known.add(steps)
+	}
+	return tx, err
 }
 
 // beginWith sends BEGIN and steps in one flight. The transaction is nil if it was not begun.
