@@ -66,7 +66,7 @@ func TestTableLockCostsNoOutcome(t *testing.T) {
 						_, unlock = lockTable(t, db, "SHARE")
 					}
 					err := pass()
-					if errors.Is(err, store.ErrLockTimeout) {
+					if errors.Is(err, store.ErrLockTimeout) || errors.Is(err, store.ErrBusy) {
 						if timeouts++; timeouts == 2 {
 							unlock()
 						}
@@ -277,4 +277,48 @@ func TestAnotherKeyIsNotInProgress(t *testing.T) {
 		assert.False(t, failure.KnownNoEffect())
 		require.NoError(t, tx.Rollback())
 	}
+}
+
+// R121, S30: a value that a guard names, or the table, is not the key: who waits too long for one is told that the store is busy, not
+// that the operation runs, which may never have been confirmed, nor that nothing was done under its key.
+func TestLockBesideTheKeyIsNotInProgress(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := newBench(t, waiting(t, db.Pool(t), briefly), execute, nil)
+	require.NoError(t, b.move(0))
+	refused := func(err error, what string) {
+		t.Helper()
+		require.ErrorIs(t, err, contract.ErrUnavailable, what)
+		require.NotErrorIs(t, err, contract.ErrInProgress, what)
+		failure, _ := contract.FailureOf(err)
+		assert.False(t, failure.KnownNoEffect(), what)
+	}
+	for name, lock := range map[string]func() (unlock func()){
+		"a value that moves": func() func() {
+			tx, err := b.Begin(b.ctx)
+			require.NoError(t, err)
+			require.NoError(t, b.swap(b.ctx, tx, 1))
+			return func() { _ = b.Rollback(b.ctx, tx) }
+		},
+		"the table": func() func() {
+			_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+			return unlock
+		},
+	} {
+		for _, mode := range []string{execute, perItem, atomically, inTx} {
+			b.mode = mode
+			c := b.propose("a")
+			unlock := lock()
+			_, err := b.confirm(under(1, request(c)), b.never)
+			unlock()
+			refused(err, name+", "+mode)
+			assert.Equal(t, broker.Proposed, b.phase(c), "%s, %s", name, mode)
+		}
+	}
+	c := b.propose("a")
+	_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+	st, err := b.Store.Own().Lookup(b.ctx, store.LookupParams{ID: store.ID{Tenant: firmA, Key: c.IdempotencyKey}})
+	unlock()
+	require.ErrorIs(t, err, store.ErrBusy, "a lookup")
+	assert.Nil(t, st.Proposal)
 }

@@ -148,7 +148,7 @@ func heldArgs(f store.Fenced) []any {
 }
 
 func (s *statements) standStep(id store.ID, content bool, standing *store.Standing) step {
-	return step{sql: s.stand, args: []any{id.Tenant, id.Key.String(), content},
+	return step{sql: s.stand, args: []any{id.Tenant, id.Key.String(), content}, keyless: true,
 		scan: func(r pgx.Row) error { return scanStanding(r, standing) }}
 }
 

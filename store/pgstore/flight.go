@@ -15,6 +15,7 @@ import (
 type step struct {
 	sql      string
 	args     []any
+	keyless  bool                   // what it may have to wait for is not the key's
 	affected *int64                 // set: receives the number of rows
 	scan     func(r pgx.Row) error  // set: reads the one row
 	rows     func(r pgx.Rows) error // set: reads all rows
@@ -199,12 +200,23 @@ func run(ctx context.Context, to batchSender, steps []step) error {
 }
 
 func read(results pgx.BatchResults, steps []step) error {
-	for _, st := range steps {
+	for i, st := range steps {
 		if err := st.read(results); err != nil {
+			if st.keyless || i == 0 { // the first is also told what pgx met when it prepared them all
+				err = beside(err)
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// beside adds to a lock timeout that it says nothing of the key.
+func beside(err error) error {
+	if sqlState(err) == lockNotAvailable {
+		return errors.Join(store.ErrBusy, err)
+	}
+	return err
 }
 
 func (st step) read(results pgx.BatchResults) error {

@@ -101,7 +101,7 @@ func beginWith(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, e
 	results := conn.SendBatch(ctx, b)
 	tx := results.Tx()
 	_, err := results.Exec()
-	if err == nil {
+	if err = beside(err); err == nil {
 		err = read(results, steps)
 	}
 	if closeErr := results.Close(); err == nil {
