@@ -220,6 +220,56 @@ func TestBeginOnAColdConnection(t *testing.T) {
 	assert.Equal(t, contract.Tally{Applied: 1}, res.Tally())
 }
 
+// S28a: of a flight that failed pgx forgets the statements: on that connection, too, a lock that is not to be had is waited for no
+// longer than the lock timeout, and the caller's transaction is usable after it.
+func TestLockAfterAFailure(t *testing.T) {
+	for _, mode := range []string{inTx, execute, atomically} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			one := db.Pool(t, onlyConnection)
+			b := newBench(t, waiting(t, one, briefly), mode, nil)
+			for range 2 { // every statement once
+				_, err := b.confirm(request(b.propose("warm")), apply)
+				require.NoError(t, err)
+			}
+			other := newBench(t, postgres(t, db.Pool(t)), inTx, nil)
+			held, c := b.propose("a"), b.propose("a")
+			holder, err := other.Begin(b.ctx)
+			require.NoError(t, err)
+			_, err = other.executeIn(holder, request(held), apply)
+			require.NoError(t, err)
+			_, err = b.confirm(request(held), b.never)
+			require.ErrorIs(t, err, contract.ErrInProgress, "a flight that fails")
+			require.NoError(t, other.Rollback(b.ctx, holder))
+
+			if mode != inTx {
+				_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+				a := within(t, b.aside(request(c), b.never))
+				unlock()
+				require.ErrorIs(t, a.err, contract.ErrUnavailable)
+				failure, _ := contract.FailureOf(a.err)
+				require.ErrorIs(t, failure, store.ErrBusy)
+				return
+			}
+			tx, err := b.Begin(b.ctx)
+			require.NoError(t, err)
+			require.NoError(t, b.Effect(b.ctx, tx, "own"))
+			_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+			done := make(chan error, 1)
+			go func() {
+				_, err := b.executeIn(tx, request(c), b.never)
+				done <- err
+			}()
+			err = within(t, done)
+			unlock()
+			require.ErrorIs(t, err, store.ErrBusy)
+			require.NoError(t, b.Effect(b.ctx, tx, "own"), "the transaction is still usable")
+			require.NoError(t, b.Commit(b.ctx, tx))
+		})
+	}
+}
+
 // cutTx ends its caller's context as soon as the answer of the n-th flight has come.
 type cutTx struct {
 	pgx.Tx

@@ -70,16 +70,12 @@ func (f ownFlight) once(ctx context.Context, dry bool, steps []step) error {
 func (f ownFlight) run(ctx context.Context, conn *pgxpool.Conn, steps []step) error {
 	known := knownTo(conn.Conn())
 	if known.all(steps) {
-		return run(ctx, conn, append([]step{{sql: begin}}, steps...))
+		return known.learn(steps, run(ctx, conn, append([]step{{sql: begin}}, steps...)))
 	}
 	if _, err := conn.Exec(ctx, begin+"; "+f.sql.wait); err != nil {
 		return err
 	}
-	err := run(ctx, conn, steps)
-	if err == nil {
-		known.add(steps)
-	}
-	return err
+	return known.learn(steps, run(ctx, conn, steps))
 }
 
 // joinedFlight is part of a caller's transaction: a savepoint, so that a refusal leaves the transaction usable.
@@ -119,16 +115,12 @@ func (f joinedFlight) send(ctx context.Context, tenant string, dry bool, steps [
 func (f joinedFlight) run(ctx context.Context, steps []step) error {
 	known, all := knownTo(f.tx.Conn()), surround(step{sql: "SAVEPOINT confirmexec"}, []step{{sql: f.sql.wait}}, steps...)
 	if known.all(all) {
-		return run(ctx, f.tx, all)
+		return known.learn(all, run(ctx, f.tx, all))
 	}
 	if _, err := f.tx.Exec(ctx, "SAVEPOINT confirmexec; "+f.sql.wait); err != nil {
 		return err
 	}
-	if err := run(ctx, f.tx, steps); err != nil {
-		return err
-	}
-	known.add(all)
-	return nil
+	return known.learn(all, run(ctx, f.tx, steps))
 }
 
 // statementsSeen are the statements that a connection has prepared for this package.
@@ -158,13 +150,19 @@ func (s statementsSeen) all(steps []step) bool {
 	return true
 }
 
-func (s statementsSeen) add(steps []step) {
+// learn notes what a flight with this error has left behind, and returns the error: of one that failed pgx forgets every statement.
+func (s statementsSeen) learn(steps []step, err error) error {
 	if s == nil {
-		return
+		return err
 	}
 	for _, st := range steps {
-		s[st.sql] = true
+		if err == nil {
+			s[st.sql] = true
+		} else {
+			delete(s, st.sql)
+		}
 	}
+	return err
 }
 
 // undoTimeout bounds the way back from a flight that failed in a caller's transaction.

@@ -76,7 +76,8 @@ func validOpening(o store.Opening) error {
 func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, error) {
 	known := knownTo(conn.Conn())
 	if known.all(steps) {
-		return beginWith(ctx, conn, steps)
+		tx, err := beginWith(ctx, conn, steps)
+		return tx, known.learn(steps, err)
 	}
 	tx, err := conn.Conn().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
@@ -85,10 +86,7 @@ func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, steps []step) (pg
 	if _, err = tx.Exec(ctx, s.sql.wait); err != nil {
 		return tx, err
 	}
-	if err = run(ctx, tx, surround(step{sql: restoreSQL}, steps)); err == nil {
-		known.add(steps)
-	}
-	return tx, err
+	return tx, known.learn(steps, run(ctx, tx, surround(step{sql: restoreSQL}, steps)))
 }
 
 // beginWith sends BEGIN and steps in one flight. The transaction is nil if it was not begun.
@@ -157,7 +155,7 @@ func commitWith(ctx context.Context, own *ownedTx, steps []step) error {
 	if err == nil {
 		err = closeErr
 	}
-	return commitFault(err, before != nil, own)
+	return commitFault(knownTo(own.conn.Conn()).learn(steps, err), before != nil, own)
 }
 
 // commitFault adds to the error of a COMMIT that it certainly did not happen, if that is so: the server said ROLLBACK; or it
