@@ -125,6 +125,81 @@ func TestATransactionThatAnExecutorKept(t *testing.T) {
 	assert.Equal(t, 0, b.effects("late"))
 }
 
+// S8, S15: an operation whose executor committed by itself is told as ended, whatever the executor met or said after that: not as one of
+// which nothing was done, and not as one to run again.
+func TestAnOperationThatCommittedByItself(t *testing.T) {
+	b := onPostgres(t)
+	for met, after := range map[string]func(tx pgx.Tx, leave func()){
+		"nothing":                 func(pgx.Tx, func()) {},
+		"the end of its context":  func(_ pgx.Tx, leave func()) { leave() },
+		"a serialization failure": func(tx pgx.Tx, _ func()) { _, _ = tx.Exec(b.ctx, sqlState("40001")) },
+	} {
+		for said, say := range endings {
+			for _, mode := range []string{atomically, inTx} {
+				before := b.effects("a")
+				c := b.propose("a")
+				ctx, leave := context.WithCancel(b.ctx)
+				calls := 0
+				req := broker.TxRequest[pgx.Tx]{Request: request(c)}
+				exec := func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
+					calls++
+					require.NoError(t, b.Effect(ctx, tx, it.ID))
+					_, err := tx.Exec(ctx, `COMMIT`)
+					require.NoError(t, err)
+					after(tx, leave)
+					return say()
+				}
+				var err error
+				if mode == atomically {
+					_, err = b.ExecuteAtomic(ctx, req, exec)
+				} else {
+					tx, beginErr := b.Begin(b.ctx)
+					require.NoError(t, beginErr)
+					_, err = b.ExecuteTx(ctx, tx, req, exec)
+					_ = tx.Rollback(b.ctx)
+				}
+				leave()
+				require.ErrorIs(t, err, contract.ErrTxEnded, "%s, %s, %s", mode, met, said)
+				failure, _ := contract.FailureOf(err)
+				assert.False(t, failure.KnownNoEffect(), "%s, %s, %s", mode, met, said)
+				assert.Equal(t, 1, calls, "%s, %s, %s", mode, met, said)
+				assert.Equal(t, before+1, b.effects("a"), "%s, %s, %s", mode, met, said)
+			}
+		}
+	}
+}
+
+// S12, S28a: an item that fails as its caller leaves is undone in the caller's transaction too; in one of the broker's nothing is left.
+func TestCallerLeavesAnItemThatFails(t *testing.T) {
+	b := onPostgres(t)
+	c := b.propose("a", "b")
+	var leave context.CancelFunc
+	exec := func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
+		require.Equal(t, "a", it.ID, "the only item that runs")
+		require.NoError(t, b.Effect(ctx, tx, it.ID))
+		leave()
+		return broker.Outcome{}, ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	leave = cancel
+	tx, err := b.Begin(b.ctx)
+	require.NoError(t, err)
+	_, err = b.ExecuteTx(ctx, tx, broker.TxRequest[pgx.Tx]{Request: request(c)}, exec)
+	require.ErrorIs(t, err, contract.ErrUnavailable)
+	var n int
+	require.NoError(t, tx.QueryRow(b.ctx, `SELECT count(*) FROM effect`).Scan(&n))
+	assert.Equal(t, 0, n)
+	require.NoError(t, b.Rollback(b.ctx, tx))
+
+	ctx, cancel = context.WithCancel(b.ctx)
+	leave = cancel
+	_, err = b.ExecuteAtomic(ctx, broker.TxRequest[pgx.Tx]{Request: request(c)}, exec)
+	failure, ok := contract.FailureOf(err)
+	require.True(t, ok)
+	assert.True(t, failure.KnownNoEffect(), "%v", err)
+	assert.Equal(t, broker.Proposed, b.phase(c))
+}
+
 // S28a: on SQLite nothing of a transaction that the broker began is committed but by the broker: not by an executor, and not
 // statement by statement after SQLite has rolled it back, as it does with a write that a context interrupts.
 func TestAnExecutorCannotCommitOnSQLite(t *testing.T) {

@@ -96,7 +96,7 @@ func (f joinedFlight) send(ctx context.Context, tenant string, dry bool, steps [
 		if errors.Is(err, pgx.ErrTxClosed) {
 			return err // there is nothing to undo
 		}
-		undoCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		undoCtx, cancel := undoing(ctx)
 		defer cancel()
 		if _, undoErr := f.tx.Exec(undoCtx, "ROLLBACK TO SAVEPOINT confirmexec; RELEASE SAVEPOINT confirmexec"); undoErr != nil {
 			return &brokenTx{err, undoErr}
@@ -165,8 +165,13 @@ func (s statementsSeen) learn(steps []step, err error) error {
 	return err
 }
 
-// undoTimeout bounds the way back from a flight that failed in a caller's transaction.
+// undoTimeout bounds the way back from what failed in a transaction.
 const undoTimeout = 5 * time.Second
+
+// undoing is the context of such a way back, which the end of ctx may be the reason for.
+func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+}
 
 // brokenTx is the fault of a flight that could not be undone: whatever the reason was, the transaction is not usable any more.
 // That is so, for one, when a statement failed while pgx prepared it, which it does before the savepoint stands.

@@ -116,7 +116,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 	}
 	defer own.conn.Release()
 	own.seen.takeBack()
-	if own.conn.Conn().PgConn().TxStatus() == 'I' {
+	if ended(own) {
 		return fault("commit", store.ErrTxEnded)
 	}
 	var n int64
@@ -193,6 +193,9 @@ func rolledBack(s *seen) error {
 // Retryable implements [store.Transactor].
 func (s *Store) Retryable(tx pgx.Tx, err error) bool {
 	own, ok := tx.(*ownedTx)
+	if ok && ended(own) {
+		return false
+	}
 	return ok && own.seen.retry != nil || kindOf(err) == store.ErrRetryTx //nolint:errorlint // kindOf returns the sentinel itself
 }
 
@@ -205,7 +208,7 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 	defer own.conn.Release()
 	own.seen.takeBack()
 	conn := own.conn.Conn()
-	if !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
+	if ended(own) {
 		return fault("roll back", store.ErrTxEnded)
 	}
 	// Without the mark it is another transaction than the one that Begin made.
