@@ -6,11 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/internal/faultnet"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/memstore"
@@ -321,4 +325,47 @@ func TestLockBesideTheKeyIsNotInProgress(t *testing.T) {
 	unlock()
 	require.ErrorIs(t, err, store.ErrBusy, "a lookup")
 	assert.Nil(t, st.Proposal)
+}
+
+// S14: the way back from a transaction that failed is not waited for without end, when the network goes silent just then.
+func TestNetworkGoesSilentBeforeTheRollback(t *testing.T) {
+	const never = 1000
+	for name, call := range map[string]func(b *bench[pgx.Tx], arm func()) error{ // each ends with its rollback
+		"begin": func(b *bench[pgx.Tx], arm func()) error {
+			arm()
+			_, _, err := b.Store.Begin(b.ctx, store.Opening{
+				ID: store.ID{Tenant: firmA}, Guards: []store.Guard{{Name: epoch.Name, Revision: 1}},
+			})
+			return err
+		},
+		"commit": func(b *bench[pgx.Tx], arm func()) error {
+			tx, _, err := b.Store.Begin(b.ctx, store.Opening{ID: store.ID{Tenant: firmA}})
+			require.NoError(b, err)
+			arm()
+			fenced := store.Fenced{ID: store.ID{Tenant: firmA, Key: uuid.New()}, Attempt: uuid.New(), Fence: 1}
+			return b.Store.Commit(b.ctx, tx, store.Closing{Complete: &store.CompleteParams{Fenced: fenced, Outcomes: []byte("x")}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := faultnet.Fault(t, pgtest.New(t).AppDSN)
+			pc, err := pgxpool.ParseConfig(in.DSN())
+			require.NoError(t, err)
+			onlyConnection(pc)
+			pool, err := pgxpool.NewWithConfig(t.Context(), pc)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			b := newBench(t, postgres(t, pool), execute, nil)
+			silence := func(n int) func() { return func() { in.Arm(n, faultnet.Before, faultnet.Silence) } }
+			for range 3 { // the third time as every time
+				require.Error(t, call(b, silence(never)))
+			}
+			last := in.Boundaries()
+			done := make(chan error, 1)
+			go func() { done <- call(b, silence(last)) }()
+			require.Error(t, within(t, done))
+			assert.True(t, in.Fired())
+			in.Disarm()
+		})
+	}
 }

@@ -48,7 +48,7 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 		return &ownedTx{lentTx: lentTx{Tx: tx, seen: &seen{}}, conn: conn}, standing, nil
 	}
 	if tx != nil {
-		_ = tx.Rollback(context.WithoutCancel(ctx))
+		undo(ctx, tx)
 	}
 	conn.Release()
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -61,6 +61,13 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 		err = errors.Join(store.ErrRetryTx, err)
 	}
 	return nil, store.Standing{}, fault("begin", err)
+}
+
+// undo rolls a transaction back that has failed, or gives its connection up: nothing may wait for that without a bound.
+func undo(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	_ = tx.Rollback(ctx)
 }
 
 func validOpening(o store.Opening) error {
@@ -129,7 +136,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 	}
 	err := commitWith(ctx, own, steps)
 	if err != nil && !own.conn.Conn().IsClosed() && own.conn.Conn().PgConn().TxStatus() != 'I' {
-		_ = own.Tx.Rollback(context.WithoutCancel(ctx))
+		undo(ctx, own.Tx)
 	}
 	return fault("commit", err)
 }
@@ -214,7 +221,7 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 	// Without the mark it is another transaction than the one that Begin made.
 	_, err := conn.Exec(ctx, "ROLLBACK TO SAVEPOINT "+ownedMark+"; ROLLBACK")
 	if err != nil {
-		_ = own.Tx.Rollback(ctx) // or the connection goes
+		undo(ctx, own.Tx) // or the connection goes
 	}
 	return fault("roll back", err)
 }
