@@ -68,7 +68,7 @@ func (c *flight) observe(ctx context.Context) context.Context {
 // attempt to tell that from an interceptor that sent it elsewhere.
 func (c *flight) keep(ctx context.Context, cc *grpc.ClientConn) error {
 	err := status.FromContextError(ctx.Err()).Err()
-	if err == nil && cc.GetState() == connectivity.Shutdown {
+	if err == nil && cc != nil && cc.GetState() == connectivity.Shutdown {
 		err = status.Error(codes.Canceled, "the client connection is closed")
 	}
 	c.evidence.kept.Store(err != nil)

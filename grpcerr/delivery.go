@@ -30,6 +30,7 @@ type evidence struct {
 	mu      sync.Mutex
 	trailer metadata.MD // of the latest attempt
 	last    *ending     // of the latest attempt that has ended
+	unbegun *ending     // of a call that gRPC ended before its first attempt
 	told    *ending     // of the latest one that has put anything on a connection
 	going   *attempt    // it may go out, and has not ended
 	over    bool        // the call has ended
@@ -88,7 +89,7 @@ func (e *evidence) ending(err error) ending {
 		return end
 	}
 	end.sent = e.sent() || e.going != nil
-	end.foreign = e.going != nil || !e.kept.Load() && !e.last.is(err) && !e.told.is(err)
+	end.foreign = e.going != nil || !e.kept.Load() && !e.last.is(err) && !e.told.is(err) && !(e.begun.Load() == 0 && e.unbegun.is(err))
 	if e.mutation && e.told != nil {
 		end.trailer = e.told.trailer
 		if e.told.err != nil && !e.told.is(err) {
@@ -96,6 +97,15 @@ func (e *evidence) ending(err error) ending {
 		}
 	}
 	return end
+}
+
+// finished is told by gRPC how a call ended, also one that ended before its first attempt.
+func (e *evidence) finished(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && e.begun.Load() == 0 {
+		e.unbegun = &ending{err: err}
+	}
 }
 
 // mayGo decides about an attempt before its headers are written. One that is not counted never goes: without its evidence nobody

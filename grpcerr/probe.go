@@ -43,7 +43,7 @@ func (g *Guard) probed(e *evidence, opts []grpc.CallOption) []grpc.CallOption {
 			p.own = c.Creds
 		}
 	}
-	return append(slices.Clip(opts), grpc.PerRPCCredentials(p))
+	return append(slices.Clip(opts), grpc.PerRPCCredentials(p), grpc.OnFinish(e.finished))
 }
 
 func (p probe) GetRequestMetadata(ctx context.Context, uri ...string) (map[string]string, error) {

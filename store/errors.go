@@ -17,7 +17,8 @@ var (
 	ErrGuard = errors.New("a guard is not met")
 	// ErrLockTimeout means that another transaction holds the key or the value for longer than the store waits. Nothing was written.
 	ErrLockTimeout = errors.New("another transaction holds the key")
-	// ErrBusy means that the database's one writer is taken, by whatever, for longer than the store waits. Nothing was written.
+	// ErrBusy means that something else than the key is taken for longer than the store waits: the database's one writer, by whatever,
+	// a value that a guard names, or the table. Nothing was written, and nothing is known of the key.
 	ErrBusy = errors.New("the database is busy")
 	// ErrRetryTx means that the transaction met a serialization failure or a deadlock; its owner runs it again from its start.
 	ErrRetryTx = errors.New("the transaction must be run again")

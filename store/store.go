@@ -151,7 +151,8 @@ type LookupParams struct {
 	Barrier bool
 
 	// AwaitWrites, with Barrier, also waits for a write under the standing claim that is under way: a completion, a
-	// progress, an item's transaction. What is not seen then was not written. ErrLockTimeout when that takes too long.
+	// progress, an item's transaction. What is not seen then was not written, and what is seen is as durable as a commit that
+	// is acknowledged, which it may not have been. ErrLockTimeout when that takes too long.
 	AwaitWrites bool
 
 	// Content asks for the content of the proposal or of the claim too.

@@ -16,6 +16,7 @@ import (
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/store"
 )
 
 const briefly = 200 * time.Millisecond // a store's lock timeout where the lock is not let go
@@ -195,6 +196,77 @@ func TestLockOnAColdConnection(t *testing.T) {
 				assert.Equal(t, broker.Proposed, b.phase(c))
 			})
 		}
+	}
+}
+
+// S28a, S12: nor is it waited for without end in a transaction of the store's own, whose lock timeout is its role's again once it stands.
+func TestBeginOnAColdConnection(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := newBench(t, waiting(t, db.Pool(t, onlyConnection, withSetting("lock_timeout", "1h")), briefly), atomically, nil)
+	c := newBench(t, postgres(t, db.Pool(t)), execute, nil).propose("a")
+	_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+	a := within(t, b.aside(request(c), b.never))
+	require.Error(t, a.err)
+	unlock()
+	for range 2 { // and once the connection is warm
+		tx, _, err := b.Store.Begin(b.ctx, store.Opening{ID: store.ID{Tenant: firmA}})
+		require.NoError(t, err)
+		assert.Equal(t, "1h", settings(t, tx)[1])
+		require.NoError(t, b.Store.Rollback(b.ctx, tx))
+	}
+	res, err := b.confirm(request(c), apply)
+	require.NoError(t, err)
+	assert.Equal(t, contract.Tally{Applied: 1}, res.Tally())
+}
+
+// S28a: of a flight that failed pgx forgets the statements: on that connection, too, a lock that is not to be had is waited for no
+// longer than the lock timeout, and the caller's transaction is usable after it.
+func TestLockAfterAFailure(t *testing.T) {
+	for _, mode := range []string{inTx, execute, atomically} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			one := db.Pool(t, onlyConnection)
+			b := newBench(t, waiting(t, one, briefly), mode, nil)
+			for range 2 { // every statement once
+				_, err := b.confirm(request(b.propose("warm")), apply)
+				require.NoError(t, err)
+			}
+			other := newBench(t, postgres(t, db.Pool(t)), inTx, nil)
+			held, c := b.propose("a"), b.propose("a")
+			holder, err := other.Begin(b.ctx)
+			require.NoError(t, err)
+			_, err = other.executeIn(holder, request(held), apply)
+			require.NoError(t, err)
+			_, err = b.confirm(request(held), b.never)
+			require.ErrorIs(t, err, contract.ErrInProgress, "a flight that fails")
+			require.NoError(t, other.Rollback(b.ctx, holder))
+
+			if mode != inTx {
+				_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+				a := within(t, b.aside(request(c), b.never))
+				unlock()
+				require.ErrorIs(t, a.err, contract.ErrUnavailable)
+				failure, _ := contract.FailureOf(a.err)
+				require.ErrorIs(t, failure, store.ErrBusy)
+				return
+			}
+			tx, err := b.Begin(b.ctx)
+			require.NoError(t, err)
+			require.NoError(t, b.Effect(b.ctx, tx, "own"))
+			_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+			done := make(chan error, 1)
+			go func() {
+				_, err := b.executeIn(tx, request(c), b.never)
+				done <- err
+			}()
+			err = within(t, done)
+			unlock()
+			require.ErrorIs(t, err, store.ErrBusy)
+			require.NoError(t, b.Effect(b.ctx, tx, "own"), "the transaction is still usable")
+			require.NoError(t, b.Commit(b.ctx, tx))
+		})
 	}
 }
 

@@ -6,11 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/broker"
 	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/internal/faultnet"
 	"github.com/confirmexec/confirmexec/internal/pgtest"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/memstore"
@@ -66,7 +70,7 @@ func TestTableLockCostsNoOutcome(t *testing.T) {
 						_, unlock = lockTable(t, db, "SHARE")
 					}
 					err := pass()
-					if errors.Is(err, store.ErrLockTimeout) {
+					if errors.Is(err, store.ErrLockTimeout) || errors.Is(err, store.ErrBusy) {
 						if timeouts++; timeouts == 2 {
 							unlock()
 						}
@@ -276,5 +280,92 @@ func TestAnotherKeyIsNotInProgress(t *testing.T) {
 		failure, _ := contract.FailureOf(err)
 		assert.False(t, failure.KnownNoEffect())
 		require.NoError(t, tx.Rollback())
+	}
+}
+
+// R121, S30: a value that a guard names, or the table, is not the key: who waits too long for one is told that the store is busy, not
+// that the operation runs, which may never have been confirmed, nor that nothing was done under its key.
+func TestLockBesideTheKeyIsNotInProgress(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := newBench(t, waiting(t, db.Pool(t), briefly), execute, nil)
+	require.NoError(t, b.move(0))
+	refused := func(err error, what string) {
+		t.Helper()
+		require.ErrorIs(t, err, contract.ErrUnavailable, what)
+		require.NotErrorIs(t, err, contract.ErrInProgress, what)
+		failure, _ := contract.FailureOf(err)
+		assert.False(t, failure.KnownNoEffect(), what)
+	}
+	for name, lock := range map[string]func() (unlock func()){
+		"a value that moves": func() func() {
+			tx, err := b.Begin(b.ctx)
+			require.NoError(t, err)
+			require.NoError(t, b.swap(b.ctx, tx, 1))
+			return func() { _ = b.Rollback(b.ctx, tx) }
+		},
+		"the table": func() func() {
+			_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+			return unlock
+		},
+	} {
+		for _, mode := range []string{execute, perItem, atomically, inTx} {
+			b.mode = mode
+			c := b.propose("a")
+			unlock := lock()
+			_, err := b.confirm(under(1, request(c)), b.never)
+			unlock()
+			refused(err, name+", "+mode)
+			assert.Equal(t, broker.Proposed, b.phase(c), "%s, %s", name, mode)
+		}
+	}
+	c := b.propose("a")
+	_, unlock := lockTable(t, db, "ACCESS EXCLUSIVE")
+	st, err := b.Store.Own().Lookup(b.ctx, store.LookupParams{ID: store.ID{Tenant: firmA, Key: c.IdempotencyKey}})
+	unlock()
+	require.ErrorIs(t, err, store.ErrBusy, "a lookup")
+	assert.Nil(t, st.Proposal)
+}
+
+// S14: the way back from a transaction that failed is not waited for without end, when the network goes silent just then.
+func TestNetworkGoesSilentBeforeTheRollback(t *testing.T) {
+	const never = 1000
+	for name, call := range map[string]func(b *bench[pgx.Tx], arm func()) error{ // each ends with its rollback
+		"begin": func(b *bench[pgx.Tx], arm func()) error {
+			arm()
+			_, _, err := b.Store.Begin(b.ctx, store.Opening{
+				ID: store.ID{Tenant: firmA}, Guards: []store.Guard{{Name: epoch.Name, Revision: 1}},
+			})
+			return err
+		},
+		"commit": func(b *bench[pgx.Tx], arm func()) error {
+			tx, _, err := b.Store.Begin(b.ctx, store.Opening{ID: store.ID{Tenant: firmA}})
+			require.NoError(b, err)
+			arm()
+			fenced := store.Fenced{ID: store.ID{Tenant: firmA, Key: uuid.New()}, Attempt: uuid.New(), Fence: 1}
+			return b.Store.Commit(b.ctx, tx, store.Closing{Complete: &store.CompleteParams{Fenced: fenced, Outcomes: []byte("x")}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := faultnet.Fault(t, pgtest.New(t).AppDSN)
+			pc, err := pgxpool.ParseConfig(in.DSN())
+			require.NoError(t, err)
+			onlyConnection(pc)
+			pool, err := pgxpool.NewWithConfig(t.Context(), pc)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			b := newBench(t, postgres(t, pool), execute, nil)
+			silence := func(n int) func() { return func() { in.Arm(n, faultnet.Before, faultnet.Silence) } }
+			for range 3 { // the third time as every time
+				require.Error(t, call(b, silence(never)))
+			}
+			last := in.Boundaries()
+			done := make(chan error, 1)
+			go func() { done <- call(b, silence(last)) }()
+			require.Error(t, within(t, done))
+			assert.True(t, in.Fired())
+			in.Disarm()
+		})
 	}
 }

@@ -46,11 +46,10 @@ func (s *spied[TTx]) Begin(ctx context.Context, o store.Opening) (TTx, store.Sta
 }
 
 func (s *spied[TTx]) Commit(ctx context.Context, tx TTx, c store.Closing) error {
-	pass := func() error { return s.Store.Commit(context.WithoutCancel(ctx), tx, c) }
 	if s.commit == nil {
-		return pass()
+		return s.Store.Commit(ctx, tx, c)
 	}
-	return s.commit(tx, c, pass)
+	return s.commit(tx, c, func() error { return s.Store.Commit(context.WithoutCancel(ctx), tx, c) })
 }
 
 type spiedClaims[TTx any] struct {

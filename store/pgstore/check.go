@@ -100,17 +100,21 @@ func checkServer(ctx context.Context, tx pgx.Tx, _ Config) ([]Finding, error) {
 	), nil
 }
 
-const roleSQL = `SELECT bool_or(rolsuper), bool_or(rolbypassrls) FROM pg_roles WHERE rolname IN (current_user, session_user)`
+const roleSQL = `SELECT bool_or(rolsuper), bool_or(rolbypassrls),
+    (SELECT NOT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc WHERE proname = 'pg_logical_emit_message')
+  FROM pg_roles WHERE rolname IN (current_user, session_user)`
 
 func checkRole(ctx context.Context, tx pgx.Tx, _ Config) ([]Finding, error) {
-	var super, bypass bool
-	if err := tx.QueryRow(ctx, roleSQL).Scan(&super, &bypass); err != nil {
+	var super, bypass, mute bool
+	if err := tx.QueryRow(ctx, roleSQL).Scan(&super, &bypass, &mute); err != nil {
 		return nil, err
 	}
 	const fix = "connect as a plain role: NOSUPERUSER NOBYPASSRLS"
 	return those(
 		fact{super, Finding{"role", "the role is a superuser, whom row security does not bind", fix}},
 		fact{bypass, Finding{"role", "the role has BYPASSRLS", fix}},
+		fact{mute, Finding{"privilege", "the role may not call pg_logical_emit_message, without which no commit whose reply was lost can be told",
+			"GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO the role"}},
 	), nil
 }
 

@@ -70,6 +70,9 @@ func TestCheckRowSecurity(t *testing.T) {
 			`DROP POLICY everybody ON agents.agent_idempotency_key`, "row_security: the policy everybody does not tell tenants apart"},
 		{`REVOKE UPDATE ON agents.agent_idempotency_key FROM ` + pgtest.AppRole, `GRANT UPDATE ON agents.agent_idempotency_key TO ` + pgtest.AppRole,
 			"privilege: the role may not select, insert and update"},
+		{`REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM PUBLIC`,
+			`GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO PUBLIC`,
+			"privilege: the role may not call pg_logical_emit_message, without which no commit whose reply was lost can be told"},
 	} {
 		_, err := admin.Exec(t.Context(), c.change)
 		require.NoError(t, err)

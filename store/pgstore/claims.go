@@ -61,7 +61,7 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standin
 	if err := store.ValidateGuards(p.Guards); err != nil {
 		return s, invalid("look up", err)
 	}
-	steps := []step{c.sql.standStep(p.ID, p.Content, &s)}
+	steps, dry := []step{c.sql.standStep(p.ID, p.Content, &s)}, p.Barrier
 	probe := uuid.New()
 	if p.Barrier {
 		before := []step{{sql: c.sql.probe, args: []any{p.Tenant, p.Key.String(), p.Tenant, probe}}}
@@ -69,13 +69,24 @@ func (c claims) Lookup(ctx context.Context, p store.LookupParams) (store.Standin
 			before = append(before, step{sql: c.sql.await, args: []any{p.Tenant, p.Key.String()}})
 		}
 		steps = append(before, steps...)
+		if p.AwaitWrites {
+			steps, dry = acknowledged(steps), false
+		}
 	}
 	g := guardsOf(p.Tenant, p.Guards)
-	err := c.via.send(ctx, p.Tenant, p.Barrier, g.before(c.sql, steps))
+	err := c.via.send(ctx, p.Tenant, dry, g.before(c.sql, steps))
 	if s.Claim != nil && s.Claim.Attempt == probe {
 		s.Claim = nil
 	}
 	return c.told("look up", s, c.guarded(ctx, g, err))
+}
+
+// acknowledged takes back what steps write, as a dry flight does, but has the flight end with a COMMIT that waits for a synchronous
+// standby as that of a write does: what steps have seen is told only once it cannot be lost any more. A COMMIT whose wait for the
+// standby was cancelled, as pgx does when its context ends, can be seen by all, and is on no other server yet.
+func acknowledged(steps []step) []step {
+	return surround(step{sql: "SAVEPOINT confirmexec_probe"}, steps,
+		step{sql: "ROLLBACK TO SAVEPOINT confirmexec_probe"}, step{sql: emitSQL})
 }
 
 // guarded is the error of a flight with guards.
@@ -137,7 +148,7 @@ func heldArgs(f store.Fenced) []any {
 }
 
 func (s *statements) standStep(id store.ID, content bool, standing *store.Standing) step {
-	return step{sql: s.stand, args: []any{id.Tenant, id.Key.String(), content},
+	return step{sql: s.stand, args: []any{id.Tenant, id.Key.String(), content}, keyless: true,
 		scan: func(r pgx.Row) error { return scanStanding(r, standing) }}
 }
 

@@ -13,6 +13,10 @@
 // transaction only, and every statement names it as well. Nothing needs a session: PgBouncer in transaction mode works with
 // the pool's default query mode set to pgx.QueryExecModeCacheDescribe or QueryExecModeExec.
 //
+// A commit that a synchronous standby has not acknowledged can be seen once its wait was cancelled, and a failover loses it. A lookup that
+// awaits writes therefore ends with a commit that writes to the log, by pg_logical_emit_message with the prefix confirmexec, and so
+// waits for the standby too; every other lookup tells what can be seen.
+//
 // Supported are PostgreSQL 15 to 18, of which the workflow tests the oldest and the newest.
 //
 // [Migrate] makes the table; [GrantSQL] is what the service's role needs; [Check] says at the start of a service whether the

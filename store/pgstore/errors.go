@@ -43,7 +43,7 @@ func kindOf(err error) error {
 		return nil
 	}
 	for _, kind := range []error{store.ErrFenced, store.ErrDuplicate, store.ErrTenantMismatch, store.ErrRetryTx, store.ErrTxEnded,
-		store.ErrNotCommitted, store.ErrRevision, store.ErrGuard} {
+		store.ErrNotCommitted, store.ErrRevision, store.ErrGuard, store.ErrBusy} {
 		if errors.Is(err, kind) {
 			return kind
 		}

@@ -15,6 +15,7 @@ import (
 type step struct {
 	sql      string
 	args     []any
+	keyless  bool                   // what it may have to wait for is not the key's
 	affected *int64                 // set: receives the number of rows
 	scan     func(r pgx.Row) error  // set: reads the one row
 	rows     func(r pgx.Rows) error // set: reads all rows
@@ -69,16 +70,12 @@ func (f ownFlight) once(ctx context.Context, dry bool, steps []step) error {
 func (f ownFlight) run(ctx context.Context, conn *pgxpool.Conn, steps []step) error {
 	known := knownTo(conn.Conn())
 	if known.all(steps) {
-		return run(ctx, conn, append([]step{{sql: begin}}, steps...))
+		return known.learn(steps, run(ctx, conn, append([]step{{sql: begin}}, steps...)))
 	}
 	if _, err := conn.Exec(ctx, begin+"; "+f.sql.wait); err != nil {
 		return err
 	}
-	err := run(ctx, conn, steps)
-	if err == nil {
-		known.add(steps)
-	}
-	return err
+	return known.learn(steps, run(ctx, conn, steps))
 }
 
 // joinedFlight is part of a caller's transaction: a savepoint, so that a refusal leaves the transaction usable.
@@ -99,7 +96,7 @@ func (f joinedFlight) send(ctx context.Context, tenant string, dry bool, steps [
 		if errors.Is(err, pgx.ErrTxClosed) {
 			return err // there is nothing to undo
 		}
-		undoCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		undoCtx, cancel := undoing(ctx)
 		defer cancel()
 		if _, undoErr := f.tx.Exec(undoCtx, "ROLLBACK TO SAVEPOINT confirmexec; RELEASE SAVEPOINT confirmexec"); undoErr != nil {
 			return &brokenTx{err, undoErr}
@@ -118,16 +115,12 @@ func (f joinedFlight) send(ctx context.Context, tenant string, dry bool, steps [
 func (f joinedFlight) run(ctx context.Context, steps []step) error {
 	known, all := knownTo(f.tx.Conn()), surround(step{sql: "SAVEPOINT confirmexec"}, []step{{sql: f.sql.wait}}, steps...)
 	if known.all(all) {
-		return run(ctx, f.tx, all)
+		return known.learn(all, run(ctx, f.tx, all))
 	}
 	if _, err := f.tx.Exec(ctx, "SAVEPOINT confirmexec; "+f.sql.wait); err != nil {
 		return err
 	}
-	if err := run(ctx, f.tx, steps); err != nil {
-		return err
-	}
-	known.add(all)
-	return nil
+	return known.learn(all, run(ctx, f.tx, steps))
 }
 
 // statementsSeen are the statements that a connection has prepared for this package.
@@ -157,17 +150,28 @@ func (s statementsSeen) all(steps []step) bool {
 	return true
 }
 
-func (s statementsSeen) add(steps []step) {
+// learn notes what a flight with this error has left behind, and returns the error: of one that failed pgx forgets every statement.
+func (s statementsSeen) learn(steps []step, err error) error {
 	if s == nil {
-		return
+		return err
 	}
 	for _, st := range steps {
-		s[st.sql] = true
+		if err == nil {
+			s[st.sql] = true
+		} else {
+			delete(s, st.sql)
+		}
 	}
+	return err
 }
 
-// undoTimeout bounds the way back from a flight that failed in a caller's transaction.
+// undoTimeout bounds the way back from what failed in a transaction.
 const undoTimeout = 5 * time.Second
+
+// undoing is the context of such a way back, which the end of ctx may be the reason for.
+func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+}
 
 // brokenTx is the fault of a flight that could not be undone: whatever the reason was, the transaction is not usable any more.
 // That is so, for one, when a statement failed while pgx prepared it, which it does before the savepoint stands.
@@ -199,12 +203,23 @@ func run(ctx context.Context, to batchSender, steps []step) error {
 }
 
 func read(results pgx.BatchResults, steps []step) error {
-	for _, st := range steps {
+	for i, st := range steps {
 		if err := st.read(results); err != nil {
+			if st.keyless || i == 0 { // the first is also told what pgx met when it prepared them all
+				err = beside(err)
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// beside adds to a lock timeout that it says nothing of the key.
+func beside(err error) error {
+	if sqlState(err) == lockNotAvailable {
+		return errors.Join(store.ErrBusy, err)
+	}
+	return err
 }
 
 func (st step) read(results pgx.BatchResults) error {

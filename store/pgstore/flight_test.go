@@ -302,3 +302,23 @@ func TestSwallowedErrorsByKind(t *testing.T) {
 		}
 	}
 }
+
+// S8: an executor's error in a transaction that it has ended by itself is not one to run the transaction again for.
+func TestRetryableAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	st := pgstore.New(pgtest.New(t).Pool(t))
+	for _, end := range []string{`SELECT 1`, `COMMIT`, `ROLLBACK`} {
+		tx, _, err := st.Begin(t.Context(), store.Opening{ID: store.ID{Tenant: "firm-a"}})
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), end)
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
+		require.Error(t, err)
+		assert.Equal(t, end == `SELECT 1`, st.Retryable(tx, err), end)
+		if err = st.Rollback(t.Context(), tx); end == `SELECT 1` {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, store.ErrTxEnded, end)
+		}
+	}
+}

@@ -42,7 +42,10 @@ func (s *Store) Isolate(ctx context.Context, tx pgx.Tx, n int, fn func(i int, tx
 func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, pgx.Tx) error) (reason, err error) {
 	lent := &lentTx{Tx: tx, seen: &seen{}}
 	reason = fn(i, lent)
-	lent.seen.shut()
+	lent.seen.takeBack()
+	if ended(tx) { // by a COMMIT or ROLLBACK in the executor's own SQL: whatever it met, nothing is left to undo or to run again
+		return nil, store.ErrTxEnded
+	}
 	if reason != nil && lent.seen.retry != nil { // whatever the executor made of it
 		return nil, lent.seen.retry
 	}
@@ -72,6 +75,17 @@ func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, p
 	if last {
 		undo += "; " + closeSavepoint
 	}
-	_, err = tx.Exec(ctx, undo)
+	undoCtx, cancel := undoing(ctx)
+	defer cancel()
+	if _, err = tx.Exec(undoCtx, undo); err == nil {
+		err = ctx.Err() // then no item after this one can do anything
+	}
 	return reason, err
+}
+
+// ended says whether the connection of tx stands, or stood at its end, outside a transaction. A caller's own kind of transaction may not
+// tell.
+func ended(tx pgx.Tx) bool {
+	conn := tx.Conn()
+	return conn != nil && conn.PgConn().TxStatus() == 'I'
 }

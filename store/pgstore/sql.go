@@ -102,6 +102,10 @@ const (
 	awaitSQL = `SELECT 1 FROM {table} c WHERE c.{tenant} = $1 AND c.request_id = $2 AND c.boundary = 'operation'
      AND c.completed_at IS NULL FOR NO KEY UPDATE`
 
+	// emitSQL writes to the log and to no table: a COMMIT behind it waits for a synchronous standby, which one of a transaction that
+	// has written nothing does not. Without a standby it costs a flush of the log.
+	emitSQL = `SELECT pg_logical_emit_message(true, 'confirmexec', '')`
+
 	seizeSQL = `UPDATE {table} c SET fence = c.fence + 1, attempt = $4::uuid, lease_until = clock_timestamp() + $5::interval
    WHERE c.{tenant} = $1 AND c.request_id = $2 AND c.boundary = 'operation' AND c.completed_at IS NULL
      AND c.lease_until <= clock_timestamp() AND current_setting({setting}, true) = $3::text`

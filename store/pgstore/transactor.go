@@ -42,13 +42,13 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 	if o.Hold != nil {
 		steps = append(steps, step{sql: s.sql.hold, args: heldArgs(*o.Hold), scan: func(r pgx.Row) error { return r.Scan(nil) }})
 	}
-	tx, err := beginWith(ctx, conn, surround(step{sql: s.sql.bind, args: []any{o.Tenant}}, g.before(&s.sql, steps),
+	tx, err := s.begin(ctx, conn, surround(step{sql: s.sql.bind, args: []any{o.Tenant}}, g.before(&s.sql, steps),
 		step{sql: restoreSQL}, step{sql: "SAVEPOINT " + ownedMark}))
 	if err == nil && g.met {
 		return &ownedTx{lentTx: lentTx{Tx: tx, seen: &seen{}}, conn: conn}, standing, nil
 	}
 	if tx != nil {
-		_ = tx.Rollback(context.WithoutCancel(ctx))
+		undo(ctx, tx)
 	}
 	conn.Release()
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -63,12 +63,37 @@ func (s *Store) Begin(ctx context.Context, o store.Opening) (pgx.Tx, store.Stand
 	return nil, store.Standing{}, fault("begin", err)
 }
 
+// undo rolls a transaction back that has failed, or gives its connection up: nothing may wait for that without a bound.
+func undo(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
 func validOpening(o store.Opening) error {
 	err := store.ValidateGuards(o.Guards)
 	if err == nil && o.Claim != nil {
 		err = store.ValidateGuards(o.Claim.Guards)
 	}
 	return err
+}
+
+// begin begins with steps. On a connection that has not seen all of them the lock timeout goes first, as in a flight of the store's own;
+// the steps then find it as it was, and set and restore it as they always do.
+func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, error) {
+	known := knownTo(conn.Conn())
+	if known.all(steps) {
+		tx, err := beginWith(ctx, conn, steps)
+		return tx, known.learn(steps, err)
+	}
+	tx, err := conn.Conn().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, err
+	}
+	if _, err = tx.Exec(ctx, s.sql.wait); err != nil {
+		return tx, err
+	}
+	return tx, known.learn(steps, run(ctx, tx, surround(step{sql: restoreSQL}, steps)))
 }
 
 // beginWith sends BEGIN and steps in one flight. The transaction is nil if it was not begun.
@@ -81,7 +106,7 @@ func beginWith(ctx context.Context, conn *pgxpool.Conn, steps []step) (pgx.Tx, e
 	results := conn.SendBatch(ctx, b)
 	tx := results.Tx()
 	_, err := results.Exec()
-	if err == nil {
+	if err = beside(err); err == nil {
 		err = read(results, steps)
 	}
 	if closeErr := results.Close(); err == nil {
@@ -97,8 +122,8 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 		return fault("commit", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.shut()
-	if own.conn.Conn().PgConn().TxStatus() == 'I' {
+	own.seen.takeBack()
+	if ended(own) {
 		return fault("commit", store.ErrTxEnded)
 	}
 	var n int64
@@ -111,7 +136,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 	}
 	err := commitWith(ctx, own, steps)
 	if err != nil && !own.conn.Conn().IsClosed() && own.conn.Conn().PgConn().TxStatus() != 'I' {
-		_ = own.Tx.Rollback(context.WithoutCancel(ctx))
+		undo(ctx, own.Tx)
 	}
 	return fault("commit", err)
 }
@@ -137,7 +162,7 @@ func commitWith(ctx context.Context, own *ownedTx, steps []step) error {
 	if err == nil {
 		err = closeErr
 	}
-	return commitFault(err, before != nil, own)
+	return commitFault(knownTo(own.conn.Conn()).learn(steps, err), before != nil, own)
 }
 
 // commitFault adds to the error of a COMMIT that it certainly did not happen, if that is so: the server said ROLLBACK; or it
@@ -175,6 +200,9 @@ func rolledBack(s *seen) error {
 // Retryable implements [store.Transactor].
 func (s *Store) Retryable(tx pgx.Tx, err error) bool {
 	own, ok := tx.(*ownedTx)
+	if ok && ended(own) {
+		return false
+	}
 	return ok && own.seen.retry != nil || kindOf(err) == store.ErrRetryTx //nolint:errorlint // kindOf returns the sentinel itself
 }
 
@@ -185,15 +213,15 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 		return fault("roll back", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.shut()
+	own.seen.takeBack()
 	conn := own.conn.Conn()
-	if !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
+	if ended(own) {
 		return fault("roll back", store.ErrTxEnded)
 	}
 	// Without the mark it is another transaction than the one that Begin made.
 	_, err := conn.Exec(ctx, "ROLLBACK TO SAVEPOINT "+ownedMark+"; ROLLBACK")
 	if err != nil {
-		_ = own.Tx.Rollback(ctx) // or the connection goes
+		undo(ctx, own.Tx) // or the connection goes
 	}
 	return fault("roll back", err)
 }

@@ -179,9 +179,11 @@ func (g *guards) before(sql *statements, steps []step) []step {
 	for i, guard := range g.all {
 		revisions[i] = guard.Revision
 	}
+	turn := sql.shareTurn(g.tenant, g.names())
 	check := step{sql: sql.met, args: []any{g.tenant, g.names(), g.tenant, revisions},
 		scan: func(r pgx.Row) error { return r.Scan(&g.met, &g.fixed) }}
-	return append([]step{sql.shareTurn(g.tenant, g.names()), check}, steps...)
+	turn.keyless, check.keyless = true, true
+	return append([]step{turn, check}, steps...)
 }
 
 func (g *guards) names() []string {
