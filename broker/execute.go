@@ -18,7 +18,8 @@ import (
 // keeps the other items from running.
 //
 // The text of an error becomes the item's detail, cut to [contract.MaxDetail] bytes: it is stored, replayed and sent to the client.
-// Of an SQL error only the SQLSTATE is kept, since databases quote values. Return a text of your own where others may do so, too.
+// Of an SQL error only the SQLSTATE is kept, or the constraint that it names, since databases quote values. Return a text of your
+// own where others may do so, too.
 type Executor func(ctx context.Context, it Item) (Outcome, error)
 
 // Execute carries out a confirmed operation whose effects are outside the database. The claim is committed on its own

@@ -32,7 +32,7 @@ func (b *Broker[TTx]) ExecutePerItem(ctx context.Context, req Request, exec TxEx
 		return res, err
 	}
 	res = &contract.OperationResult{IdempotencyKey: held.Key}
-	for i, it := range req.Confirmation.Items {
+	for i, it := range a.Confirmation.Items {
 		if !time.Now().Before(deadline) { // the items before it have used the lease up
 			res.Outcomes = append(res.Outcomes, notStarted(it.ID))
 			continue

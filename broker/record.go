@@ -24,7 +24,10 @@ func (b *Broker[TTx]) ensure(ctx context.Context, a *attempt, write func(context
 			return err
 		case errors.Is(err, store.ErrFenced): // perhaps by this very write, made before
 			s, readErr := b.standing(ctx, a)
-			if readErr == nil && a.holds(s) && landed(s.Claim) {
+			if readErr != nil {
+				return readErr // nobody knows
+			}
+			if a.holds(s) && landed(s.Claim) {
 				return nil
 			}
 			return err
@@ -58,9 +61,7 @@ func (b *Broker[TTx]) unrecorded(ctx context.Context, a *attempt, held store.Fen
 		b.observeLate(ctx, a, held, said)
 		return nil, fromStore(cause)
 	}
-	readCtx, cancel := b.detached(ctx)
-	defer cancel()
-	s, err := b.store.Own().Lookup(readCtx, store.LookupParams{ID: a.keyID()})
+	s, err := b.standing(ctx, a)
 	switch {
 	case err != nil:
 		s.Claim = nil

@@ -107,18 +107,39 @@ func describe[T any](value T, err error) returned[T] {
 // is left; but of a constraint (class 23) they name it and nothing of the row.
 func textOf(err error) string {
 	text := err.Error()
-	var sql interface {
-		error
-		SQLState() string
+	for _, sql := range sqlErrors(err) {
+		state := sql.SQLState()
+		switch words := sql.Error(); {
+		case strings.HasPrefix(state, "23"):
+		case words != "" && strings.Contains(text, words):
+			text = strings.ReplaceAll(text, words, "SQLSTATE "+state)
+		case !strings.Contains(text, "SQLSTATE "+state): // somebody else has put it into words
+			return "SQLSTATE " + state
+		}
 	}
-	if !errors.As(err, &sql) || strings.HasPrefix(sql.SQLState(), "23") {
-		return text
+	return text
+}
+
+// sqlError is a driver's error of a database that speaks SQLSTATE.
+type sqlError interface {
+	error
+	SQLState() string
+}
+
+// sqlErrors are those in err's tree.
+func sqlErrors(err error) (all []sqlError) {
+	if e, ok := err.(sqlError); ok { //nolint:errorlint // it walks the tree itself
+		all = append(all, e)
 	}
-	state := "SQLSTATE " + sql.SQLState()
-	if words := sql.Error(); words != "" && strings.Contains(text, words) {
-		return strings.ReplaceAll(text, words, state)
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case interface{ Unwrap() error }:
+		all = append(all, sqlErrors(e.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			all = append(all, sqlErrors(err)...)
+		}
 	}
-	return state
+	return all
 }
 
 var errProbe = errors.New("probe")

@@ -44,7 +44,7 @@ var (
 	ErrNotMinted = &Failure{Code: NotFound, Reason: ReasonNotMinted,
 		Message: "no such key; nothing was done; confirm with the key of a proposal, unchanged"}
 	ErrExpired = &Failure{Code: FailedPrecondition, Reason: ReasonExpired,
-		Message: "the proposal has expired and was never executed; propose again"}
+		Message: "the proposal has expired; it was never executed; propose again"}
 	ErrInProgress = &Failure{Code: AlreadyExists, Reason: ReasonInProgress,
 		Message: "the operation is running; this request started nothing; read its result later under the same key"}
 	ErrFenced = &Failure{Code: Aborted, Reason: ReasonFenced,
@@ -64,7 +64,7 @@ var (
 	ErrUnavailable = &Failure{Code: Unavailable, Reason: ReasonUnavailable,
 		Message: "the store could not be used; look the key up before anything else"}
 	ErrNotConfirmed = &Failure{Code: FailedPrecondition, Reason: ReasonNotConfirmed,
-		Message: "nothing was confirmed under the key, so there is nothing to resolve; Cancel makes sure that it never runs"}
+		Message: "nothing was confirmed under the key; there is nothing to resolve; Cancel makes sure that it never runs"}
 	// ErrUnsettled is in the chain of OperationResult.Err when an item is failed, ambiguous or cancelled, or was never started, and
 	// when there is no outcome.
 	ErrUnsettled = &Failure{Code: Aborted, Reason: ReasonUnsettled, Effect: EffectUnknown,

@@ -64,6 +64,9 @@ func FailureToTell(err error) (*Failure, bool) {
 // WithUnknownEffect returns a copy of f that proves nothing. Where f did, only the first part of its message stays, up to a
 // semicolon: what was wrong. What was done, and what to do then, no longer holds.
 func (f *Failure) WithUnknownEffect() *Failure {
+	if f == nil {
+		return nil
+	}
 	c := *f
 	c.Effect = EffectUnknown
 	if f.KnownNoEffect() {

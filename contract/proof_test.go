@@ -113,3 +113,16 @@ func TestWithUnknownEffect(t *testing.T) {
 		assert.Equal(t, before, c.have, "it copies")
 	}
 }
+
+// R3, S8: of an error that proves nothing the text does not either, whatever failure it begins with.
+func TestTextOfAnUnknownEffect(t *testing.T) {
+	assert.Nil(t, (*Failure)(nil).WithUnknownEffect())
+	for _, f := range append(refusals, ErrNotConfirmed, ErrPruned, ErrSealed, ErrOperationReused, ErrSecondOperation) {
+		told, ok := FailureToTell(errors.Join(f, errors.New("commit: connection lost")))
+		require.True(t, ok)
+		assert.False(t, told.KnownNoEffect(), f.Reason)
+		for _, claim := range []string{"nothing was done", "never executed", "nothing to resolve"} {
+			assert.NotContains(t, told.Message, claim, f.Reason)
+		}
+	}
+}

@@ -32,6 +32,9 @@ type Check struct {
 //     ConsumePermit, which also needs [AdmissionOpen];
 //   - either of the two for StartTask, ControlTask and ShowToken, which both sides have. A session is held with its epoch.
 //
+// It is the kinds that are asked for: hold the checks of the very peer and agent that the method is called for, as it cannot know
+// what its caller meant.
+//
 // Like its transaction a Fence is not safe for concurrent use, and of no use after it.
 //
 // Let the functions that write a service's own rows take a Fence too: then a write without one does not compile.

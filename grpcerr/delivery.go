@@ -89,7 +89,8 @@ func (e *evidence) ending(err error) ending {
 		return end
 	}
 	end.sent = e.sent() || e.going != nil
-	end.foreign = e.going != nil || !e.kept.Load() && !e.last.is(err) && !e.told.is(err) && !(e.begun.Load() == 0 && e.unbegun.is(err))
+	own := e.kept.Load() || e.last.is(err) || e.told.is(err) || e.begun.Load() == 0 && e.unbegun.is(err)
+	end.foreign = e.going != nil || !own
 	if e.mutation && e.told != nil {
 		end.trailer = e.told.trailer
 		if e.told.err != nil && !e.told.is(err) {

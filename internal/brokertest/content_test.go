@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -73,6 +75,22 @@ func TestParamsAreTheExecutorsOwn(t *testing.T) {
 	}
 }
 
+// S14: what the caller, or an executor, does to the request meanwhile changes no outcome's item.
+func TestTheRequestIsTheCallersOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory(), perItem, &broker.Config{ReplayWait: -1, Lease: time.Second})
+		c := b.propose("a", "b")
+		want := c.Items[1].ID
+		res, err := b.ExecutePerItem(b.ctx, request(c), func(context.Context, *memstore.Tx, broker.Item) (broker.Outcome, error) {
+			c.Items[1].ID = "another"
+			time.Sleep(2 * time.Second)
+			return broker.Applied(""), nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, want, res.Outcomes[1].ItemID)
+	})
+}
+
 // S14, S8: that a target's answer cannot be read does not prove that nothing happened.
 func TestAnAnswerThatCannotBeReadProvesNothing(t *testing.T) {
 	for name, answer := range map[string]func() error{
@@ -95,9 +113,12 @@ func TestDetailsQuoteNoValues(t *testing.T) {
 	b := onPostgres(t)
 	const value = "DE89370400440532013000"
 	for name, wrap := range map[string]func(error) error{
-		"plain":     func(err error) error { return err },
-		"wrapped":   func(err error) error { return errors.Join(errors.New("no account"), err) },
-		"definite":  broker.NotApplied,
+		"plain":    func(err error) error { return err },
+		"wrapped":  func(err error) error { return errors.Join(errors.New("no account"), err) },
+		"definite": broker.NotApplied,
+		"joined": func(err error) error {
+			return errors.Join(&pgconn.PgError{Severity: "ERROR", Code: "23505", Message: "duplicate"}, err)
+		},
 		"swallowed": func(error) error { return nil },
 	} {
 		exec := func(ctx context.Context, tx pgx.Tx, _ broker.Item) (broker.Outcome, error) {

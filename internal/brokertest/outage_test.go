@@ -54,6 +54,37 @@ func TestLongOutageIsAmbiguous(t *testing.T) {
 	}
 }
 
+// S14, S8: a completion that landed, whose reply was lost, and which then can be neither made again nor read is not told as settled by
+// somebody else.
+func TestACompletionThatCannotBeReadBack(t *testing.T) {
+	onMemory(t, func(h storetest.Harness[*memstore.Tx]) {
+		s := spy(&h)
+		b := newBench(t, h, execute, &broker.Config{ReplayWait: -1, StoreTimeout: patience})
+		away := false
+		s.complete = func(_ store.CompleteParams, pass func() error) error {
+			err := pass()
+			if !away && err == nil {
+				away, err = true, errLost
+			}
+			return err
+		}
+		s.lookup = func(_ store.LookupParams, pass func() (store.Standing, error)) (store.Standing, error) {
+			if away {
+				return store.Standing{}, errLost
+			}
+			return pass()
+		}
+		c := b.propose("a")
+		res, err := b.confirm(request(c), apply)
+		require.NoError(t, err)
+		assert.Equal(t, []contract.OutcomeState{contract.Ambiguous}, states(res))
+		s.lookup = nil
+		again, err := b.confirm(request(c), b.never)
+		require.NoError(t, err)
+		assert.Equal(t, contract.Tally{Applied: 1}, again.Tally(), "it had landed")
+	})
+}
+
 // S14: a lock on the claim table that outlasts the lock timeout - somebody makes an index - costs no outcome either.
 func TestTableLockCostsNoOutcome(t *testing.T) {
 	for _, mode := range []string{execute, perItem} {

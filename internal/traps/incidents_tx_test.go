@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -238,6 +239,41 @@ func TestResultsLeftOpen(t *testing.T) {
 		if assert.NoError(t, err, name) {
 			assert.Equal(t, want, states(res), name)
 		}
+	}
+}
+
+// S31, S15: to close what an executor left open is not waited for without end, and a batch's callback that panics then is the
+// executor's error, not the broker's.
+func TestResultsThatCannotBeClosed(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t).Pool(t)
+	b := on(t, pool)
+	for name, leave := range map[string]func(context.Context, pgx.Tx){
+		"endless rows": func(_ context.Context, tx pgx.Tx) {
+			_ = tx.QueryRow(context.Background(), `SELECT repeat('x', 100000), pg_sleep(0.05) FROM generate_series(1, 100000)`)
+		},
+		"a panic": func(ctx context.Context, tx pgx.Tx) {
+			batch := &pgx.Batch{}
+			batch.Queue(`SELECT 1`).QueryRow(func(pgx.Row) error { panic("callback") })
+			_ = tx.SendBatch(ctx, batch)
+		},
+	} {
+		exec := func(ctx context.Context, tx pgx.Tx, it broker.Item) (broker.Outcome, error) {
+			out, err := insert(ctx, tx, it)
+			leave(ctx, tx)
+			return out, err
+		}
+		before := effects(t, pool, "a")
+		res, err := b.ExecutePerItem(t.Context(), txRequest(b.propose("a")).Request, exec)
+		if assert.NoError(t, err, name) {
+			assert.NotEqual(t, contract.Applied, res.Outcomes[0].State, name)
+		}
+		res, err = b.ExecuteAtomic(t.Context(), txRequest(b.propose("a")), exec)
+		if err == nil {
+			assert.NotEqual(t, contract.Applied, res.Outcomes[0].State, name)
+		}
+		assert.Equal(t, before, effects(t, pool, "a"), name)
+		assert.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 20*time.Second, 5*time.Millisecond, name)
 	}
 }
 

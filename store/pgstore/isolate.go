@@ -42,7 +42,7 @@ func (s *Store) Isolate(ctx context.Context, tx pgx.Tx, n int, fn func(i int, tx
 func isolateOne(ctx context.Context, tx pgx.Tx, i int, last bool, fn func(int, pgx.Tx) error) (reason, err error) {
 	lent := &lentTx{Tx: tx, seen: &seen{}}
 	reason = fn(i, lent)
-	lent.seen.takeBack()
+	lent.takeBack()
 	if ended(tx) { // by a COMMIT or ROLLBACK in the executor's own SQL: whatever it met, nothing is left to undo or to run again
 		return nil, store.ErrTxEnded
 	}

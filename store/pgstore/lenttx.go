@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,13 +31,28 @@ type seen struct {
 	over  atomic.Bool // taken back; an executor may have left a goroutine behind that asks
 }
 
-// takeBack closes the transaction to the executor, and the results that it left open. A connection has one at a time.
-func (s *seen) takeBack() {
-	s.over.Store(true)
-	if s.open != nil {
-		s.open()
-		s.open = nil
+// takeBack closes the transaction to the executor, and the results that it left open. A connection has one at a time. To close them
+// is to read them to their end, which may never come, and a batch's is the executor's code: neither is waited for without end, and a
+// panic is one more error of the executor's.
+func (t *lentTx) takeBack() {
+	t.seen.over.Store(true)
+	if t.seen.open == nil {
+		return
 	}
+	giveUp := time.AfterFunc(undoTimeout, func() { _ = t.Conn().PgConn().Conn().SetDeadline(time.Now()) })
+	defer giveUp.Stop()
+	closed := make(chan error, 1)
+	go func() {
+		err := errLeftOpen
+		defer func() {
+			_ = recover()
+			closed <- err
+		}()
+		t.seen.open()
+		err = nil
+	}()
+	_ = t.note(<-closed)
+	t.seen.open = nil
 }
 
 // closed is pgx's error for a transaction that is over, or nil.
@@ -46,6 +62,8 @@ func (s *seen) closed() error {
 	}
 	return nil
 }
+
+var errLeftOpen = errors.New("pgstore: the results that an executor left open could not be closed")
 
 var errLent = errors.New("pgstore: an executor must not end the transaction that it was lent; begin a nested one in it")
 

@@ -122,7 +122,7 @@ func (s *Store) Commit(ctx context.Context, tx pgx.Tx, c store.Closing) error {
 		return fault("commit", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.takeBack()
+	own.takeBack()
 	if ended(own) {
 		return fault("commit", store.ErrTxEnded)
 	}
@@ -213,7 +213,7 @@ func (s *Store) Rollback(ctx context.Context, tx pgx.Tx) error {
 		return fault("roll back", errNotOwned)
 	}
 	defer own.conn.Release()
-	own.seen.takeBack()
+	own.takeBack()
 	conn := own.conn.Conn()
 	if ended(own) {
 		return fault("roll back", store.ErrTxEnded)

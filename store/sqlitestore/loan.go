@@ -14,7 +14,7 @@ import (
 // on the writer's connection. So an executor cannot commit it, and what one writes after it has ended it - or after SQLite has, as it does
 // when a context interrupts a write - does not commit statement by statement.
 //
-// There is one connection, so whoever gets it next ends the loan.
+// There is one connection, so the loan is over when the pool hands it out again.
 type loan struct{ tx atomic.Pointer[sql.Tx] }
 
 // give lends tx.
@@ -27,9 +27,6 @@ func (l *loan) during(tx *sql.Tx) (end func()) {
 	}
 	return func() { l.back(tx) }
 }
-
-// over says that the connection is its taker's.
-func (l *loan) over() { l.tx.Store(nil) }
 
 // back ends the loan of tx. It says whether it stood until now, so that nothing of tx is committed.
 func (l *loan) back(tx *sql.Tx) bool { return l.tx.CompareAndSwap(tx, nil) }
@@ -54,10 +51,39 @@ func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	hooks, ok := conn.(sqlite.HookRegisterer)
+	whole, ok := conn.(driverConn)
 	if !ok {
-		return nil, errors.Join(errors.New("sqlitestore: the driver has no commit hook"), conn.Close())
+		return nil, errors.Join(errors.New("sqlitestore: the driver's connections have changed"), conn.Close())
 	}
-	hooks.RegisterCommitHook(c.loan.refuses)
-	return conn, nil
+	c.loan.tx.Store(nil)
+	whole.RegisterCommitHook(c.loan.refuses)
+	return lentConn{whole, c.loan}, nil
 }
+
+// driverConn is what the driver's connections are to database/sql, and have besides.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	sqlite.HookRegisterer
+}
+
+// lentConn ends the loan when the pool hands it out.
+type lentConn struct {
+	driverConn
+	loan *loan
+}
+
+// ResetSession implements [driver.SessionResetter]: database/sql calls it before whoever gets the connection uses it.
+func (c lentConn) ResetSession(ctx context.Context) error {
+	c.loan.tx.Store(nil)
+	return c.driverConn.ResetSession(ctx)
+}
+
+// Unwrap lets the driver's own functions see the connection.
+func (c lentConn) Unwrap() driver.Conn { return c.driverConn }

@@ -47,7 +47,6 @@ func (s *Store) begin(ctx context.Context, op string) (*sql.Tx, error) {
 	detached, end := context.WithCancel(context.WithoutCancel(ctx))
 	begun := context.AfterFunc(wait, end)
 	tx, err := s.writer.BeginTx(detached, nil)
-	s.loan.over()
 	if !begun() && err == nil { // wait may have ended just after it began
 		err = undo(tx, wait.Err())
 	}

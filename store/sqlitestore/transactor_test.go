@@ -74,6 +74,46 @@ func TestRollbackOfATransactionThatWasEnded(t *testing.T) {
 	}
 }
 
+// S28a: whoever waits for the writer in vain ends nobody's loan: the executor that has it commits nothing, and makes nothing unknown.
+func TestAWaiterThatGivesUpEndsNobodysLoan(t *testing.T) {
+	for _, end := range endings {
+		s := withTable(t, 50*time.Millisecond)
+		tx, _ := opened(t, s)
+		p := unminted()
+		_, _, err := s.Begin(t.Context(), store.Opening{ID: p.ID, Claim: &p})
+		require.ErrorIs(t, err, store.ErrBusy)
+		_, err = s.Own().Claim(t.Context(), p)
+		require.ErrorIs(t, err, store.ErrBusy)
+		_, _ = tx.ExecContext(t.Context(), end)
+		_, _ = tx.ExecContext(t.Context(), `INSERT INTO effect VALUES ('effect')`)
+		require.NoError(t, s.Rollback(t.Context(), tx), end)
+		require.Equal(t, 0, count(t, s, "effect"), end)
+	}
+}
+
+// A loan that an executor has ended by its handle refuses nobody else who takes the connection, through the store or not.
+func TestALoanRefusesNobodyElse(t *testing.T) {
+	for name, end := range map[string]func(*sql.Tx){
+		"commit": func(tx *sql.Tx) { _ = tx.Commit() }, "rollback": func(tx *sql.Tx) { _ = tx.Rollback() },
+	} {
+		s := withTable(t, time.Second)
+		lent, _ := opened(t, s)
+		end(lent)
+		_, err := s.DB().ExecContext(t.Context(), `INSERT INTO effect VALUES ('bystander')`)
+		require.NoError(t, err, name)
+		tx := begin(t, s)
+		_, err = s.Isolate(t.Context(), tx, 1, func(_ int, tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "COMMIT")
+			require.Error(t, err, "a loan of its own")
+			return nil
+		})
+		require.ErrorIs(t, err, store.ErrTxEnded, name)
+		_ = tx.Rollback()
+		require.ErrorIs(t, s.Rollback(t.Context(), lent), store.ErrTxEnded, name)
+		require.Equal(t, 1, count(t, s, "effect"), name)
+	}
+}
+
 // A loan ends with its transaction: what others write on the connection after a handle's own commit was refused is committed.
 func TestALoanEndsWithItsTransaction(t *testing.T) {
 	s := withTable(t, time.Second)

@@ -21,7 +21,6 @@ func (s *Store) write(ctx context.Context, op string, body func(context.Context,
 		return waitFault(wait, op, err)
 	}
 	defer func() { _ = conn.Close() }() // back to its pool
-	s.loan.over()
 	ctx = context.WithoutCancel(ctx)
 	if _, err := conn.ExecContext(wait, "BEGIN IMMEDIATE"); err != nil {
 		_, _ = conn.ExecContext(ctx, "ROLLBACK") // wait may have ended just after it began
