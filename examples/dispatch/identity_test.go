@@ -202,7 +202,7 @@ func TestAcceptedBeforeReply(t *testing.T) {
 			told := s.ask(s.dispatcher, closing)
 			s.expect(told.Receipt == nil && told.Failure != nil && told.Failure.Effect == contract.EffectUnknown.String(),
 				"the dispatcher was told %+v", told)
-			s.expect(s.diedOf(1), "the agent did not die")
+			s.expect(s.diesOf(1, 1000), "the agent did not die")
 			s.restartAgent()
 			s.want("what its database has", want[0], s.ask(s.agent, order{Do: "barrier", Barrier: "b-c"}))
 			s.applied("a new session", s.activate())

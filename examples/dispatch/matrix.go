@@ -117,6 +117,9 @@ func (r *MatrixRow) differ(format string, args ...any) {
 	r.Differences = append(r.Differences, fmt.Sprintf(format, args...))
 }
 
+// matrixLease is short, since who crashed is settled after it, and long enough for a call on a loaded machine.
+const matrixLease = 3 * time.Second
+
 // trial has the victim die at one commit, or not at all if there are not so many.
 func (set *set) trial(ctx context.Context, sc scene, n int, when string, row *MatrixRow) (killed bool) {
 	ctx, cancel := context.WithTimeout(ctx, scenarioTimeout)
@@ -126,7 +129,7 @@ func (set *set) trial(ctx context.Context, sc scene, n int, when string, row *Ma
 		row.differ("%v", err)
 		return false
 	}
-	s.lease = time.Second
+	s.lease = matrixLease
 	defer func() { _ = s.close() }()
 	if sc.pair == nil {
 		sc.pair = (*stage).ready
@@ -168,18 +171,21 @@ func (s *stage) victim(role string) *child {
 }
 
 // diedOf says whether the process that was to die has died, by SIGKILL. What it does after its answer may take a moment.
-func (s *stage) diedOf(n int) bool {
+func (s *stage) diedOf(n int) bool { return s.diesOf(n, 15) }
+
+// diesOf is diedOf with another patience, in hundredths of a second.
+func (s *stage) diesOf(n, patience int) bool {
 	if s.broken != nil {
 		return false
 	}
-	for range 15 {
+	for waited := 0; waited < patience; {
 		told, err := s.dying.do(order{Do: "commits"})
 		if err != nil {
 			s.expect(wasKilled(s.dying.cmd.ProcessState), "it ended by itself: %v", err)
 			return true
 		}
-		if told.Count >= int64(n) {
-			continue
+		if told.Count < int64(n) { // it may never get there; one that has is dying
+			waited++
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -89,7 +89,7 @@ func prepareCrash(s *stage) {
 	s.ask(dead, order{Do: "arm", At: 2, When: before})
 	s.try(s.dispatcher, authorized())
 	s.dying = dead
-	s.expect(s.diedOf(2), "the agent did not die")
+	s.expect(s.diesOf(2, 1000), "the agent did not die")
 	s.dying = nil
 	s.restartAgent()
 	s.applied("a new session", s.activate())
