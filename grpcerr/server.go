@@ -3,7 +3,6 @@ package grpcerr
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/confirmexec/confirmexec/contract"
+	"github.com/confirmexec/confirmexec/grpcerr/internal/refusal"
 )
 
 // HeaderSeen is the response header with which a receiver says that it has begun with a mutation, before it does anything. gRPC
@@ -96,10 +96,12 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 	s := newServer(cfg)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		m := s.Methods.Of(info.FullMethod)
-		checked := &serverStream{ServerStream: ss, readOnly: m.ReadOnly, check: func(req any) error { return s.check(m, req) }}
+		checked := &serverStream{
+			ServerStream: ss, check: func(req any) error { return s.check(m, req) }, ended: refusal.Latch{ReadOnly: m.ReadOnly},
+		}
 		err := s.run(ss.Context(), m, ss.SendHeader, func() error {
 			err := handle(srv, checked)
-			if refused := checked.refusal(); refused != nil {
+			if refused := checked.ended.Err(); refused != nil {
 				return refused
 			}
 			return err
@@ -108,48 +110,22 @@ func StreamServerInterceptor(cfg *ServerConfig) grpc.StreamServerInterceptor {
 	}
 }
 
-// serverStream checks what it receives. A refusal ends the stream, whatever the handler makes of it. The goroutine of the handler
-// that receives need not have ended with it.
+// serverStream checks what it receives.
 type serverStream struct {
 	grpc.ServerStream
 
-	check    func(req any) error
-	readOnly bool
-
-	mu      sync.Mutex
-	begun   bool // the handler has got a message
-	refused error
+	check func(req any) error
+	ended refusal.Latch
 }
 
 func (s *serverStream) RecvMsg(m any) error {
-	if refused := s.refusal(); refused != nil {
-		return refused
+	if err := s.ended.Err(); err != nil {
+		return err
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	refused := s.check(m)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.begun && !s.readOnly {
-		refused = unproven(refused)
-	}
-	s.begun, s.refused = true, refused
-	return refused
-}
-
-func (s *serverStream) refusal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refused
-}
-
-// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
-func unproven(err error) error {
-	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
-		return f.WithUnknownEffect().With(err)
-	}
-	return err
+	return s.ended.Add(s.check(m), false)
 }
 
 type server struct{ ServerConfig }

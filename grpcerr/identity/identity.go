@@ -15,15 +15,14 @@ package identity
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 
-	"github.com/confirmexec/confirmexec/contract"
 	"github.com/confirmexec/confirmexec/fencing/peer"
+	"github.com/confirmexec/confirmexec/grpcerr/internal/refusal"
 )
 
 // Config changes what the interceptors do by default. The zero value of every field is its default.
@@ -81,24 +80,21 @@ func StreamServerInterceptor(cfg *Config) grpc.StreamServerInterceptor {
 			_, err := c.identify(ctx, info.FullMethod)
 			return err
 		}}
-		if err := handle(srv, s); s.refusal() == nil {
-			return err
+		err = handle(srv, s)
+		if refused := s.ended.Err(); refused != nil {
+			return refused
 		}
-		return s.refusal()
+		return err
 	}
 }
 
-// stream asks who calls for each of its messages. A refusal ends it, whatever the handler makes of that. One goroutine of the handler
-// may receive while another one sends, and neither needs to have ended with the handler.
+// stream asks who calls for each of its messages.
 type stream struct {
 	grpc.ServerStream
 
 	ctx   context.Context //nolint:containedctx // the stream's own, which is how its handler gets one
 	check func() error
-
-	mu      sync.Mutex
-	begun   bool // the handler has got a message, or has sent one
-	refused error
+	ended refusal.Latch
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
@@ -117,36 +113,12 @@ func (s *stream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// ask asks without the lock: what Config.Admit does may take its time.
 func (s *stream) ask(sending bool) error {
-	refused := s.refusal()
+	refused := s.ended.Err()
 	if refused == nil {
 		refused = s.check()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refused == nil {
-		s.refused = refused
-	}
-	if s.begun || sending {
-		s.refused = unproven(s.refused)
-	}
-	s.begun = s.begun || s.refused == nil
-	return s.refused
-}
-
-func (s *stream) refusal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refused
-}
-
-// unproven is a refusal of a stream whose handler may have done something already; nil stays nil.
-func unproven(err error) error {
-	if f, ok := contract.FailureToTell(err); ok && f.KnownNoEffect() {
-		return f.WithUnknownEffect().With(err)
-	}
-	return err
+	return s.ended.Add(refused, sending)
 }
 
 type config struct{ Config }
