@@ -133,7 +133,7 @@ func (b *Broker[TTx]) detached(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(context.WithoutCancel(ctx), b.cfg.StoreTimeout)
 }
 
-// bounded is a context for calls on the store before anything is known of the attempt's own: they end with the caller's, too.
+// bounded is a context for calls on the store that end with the caller's, too: reads, and what comes before anything is the attempt's.
 func (b *Broker[TTx]) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, b.cfg.StoreTimeout)
 }

@@ -143,7 +143,7 @@ func (b *Broker[TTx]) LookupFact(ctx context.Context, tenant, source, id string)
 	if err := b.authorize(ctx, "lookup_fact", factID(f)); err != nil {
 		return q, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	q, found, err := b.lookupFact(ctx, b.store.Own(), f)
 	if err == nil && !found {

@@ -57,7 +57,7 @@ func (b *Broker[TTx]) eachOpen(ctx context.Context, method string, p Page, fn fu
 	if err := b.admitPage(ctx, method, &p); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	for found := false; !found; {
 		open, err := b.store.Keep().List(ctx, store.ListParams{Tenant: p.Tenant, After: p.After, Limit: p.Limit})

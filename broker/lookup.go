@@ -63,7 +63,7 @@ func (b *Broker[TTx]) read(ctx context.Context, method, tenant string, key uuid.
 	if err := b.authorize(ctx, method, id); err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	s, err := b.store.Own().Lookup(ctx, store.LookupParams{ID: id, Barrier: true, Content: true})
 	if err != nil {

@@ -59,14 +59,11 @@ func (b *Broker[TTx]) commitItem(ctx context.Context, a *attempt, held store.Fen
 ) {
 	itemID := a.Confirmation.Items[i].ID
 	var out contract.OperationItemOutcome
-	for try, busy := 0, 0; try < maxTries; try++ {
-		_ = backOff(context.WithoutCancel(ctx), try+busy)
+	for try := range maxTries {
+		_ = backOff(context.WithoutCancel(ctx), try)
 		var err error
 		out, err = b.tryItem(ctx, a, held, a.item(i, held), deadline, exec)
 		switch {
-		case errors.Is(err, errNotBegun) && time.Now().Before(deadline):
-			try, busy = try-1, busy+1
-			continue
 		case err == nil && out.State == contract.Applied:
 			return out, nil // recorded with its commit
 		case errors.Is(err, store.ErrRetryTx):
@@ -80,24 +77,37 @@ func (b *Broker[TTx]) commitItem(ctx context.Context, a *attempt, held store.Fen
 	return out, b.progress(ctx, a, held, out, "")
 }
 
-// errNotBegun is an item's transaction that waited in vain: nothing of it has happened, and it can be begun again.
+// errNotBegun is an item's transaction that has waited in vain until the lease's end: nothing of it has happened.
 var errNotBegun = errors.New("not begun")
+
+// beginItem begins an item's transaction, and waits for whatever keeps it from beginning as long as the lease runs.
+func (b *Broker[TTx]) beginItem(ctx context.Context, a *attempt, held store.Fenced, deadline time.Time) (tx TTx, err error) {
+	for try := 1; ; try++ {
+		beginCtx, cancel := b.detached(ctx)
+		tx, _, err = b.store.Begin(beginCtx, store.Opening{ID: held.ID, Hold: &held, Guards: a.Guards})
+		cancel()
+		switch {
+		case !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrLockTimeout):
+			return tx, err
+		case !time.Now().Before(deadline):
+			return tx, errNotBegun
+		}
+		_ = backOff(context.WithoutCancel(ctx), try)
+	}
+}
 
 // tryItem runs an item once. An applied outcome is committed together with its record; any other is rolled back, and not
 // recorded yet.
 func (b *Broker[TTx]) tryItem(ctx context.Context, a *attempt, held store.Fenced, it Item, deadline time.Time, exec TxExecutor[TTx]) (
 	out contract.OperationItemOutcome, err error,
 ) {
-	beginCtx, cancel := b.detached(ctx)
-	defer cancel()
-	tx, _, err := b.store.Begin(beginCtx, store.Opening{ID: held.ID, Hold: &held, Guards: a.Guards})
-	if errors.Is(err, store.ErrGuard) {
+	tx, err := b.beginItem(ctx, a, held, deadline)
+	switch {
+	case errors.Is(err, store.ErrGuard):
 		return transactional(it.ID, describe(Outcome{}, contract.ErrGuardNotMet)), nil
-	}
-	if errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLockTimeout) {
-		return notStarted(it.ID), errNotBegun
-	}
-	if err != nil {
+	case errors.Is(err, errNotBegun):
+		return notStarted(it.ID), err
+	case err != nil:
 		return out, err
 	}
 	execCtx, cancelExec := context.WithDeadline(context.WithoutCancel(ctx), deadline)

@@ -62,7 +62,7 @@ func (b *Broker[TTx]) readMutation(ctx context.Context, method string, ref Mutat
 	if err := b.authorize(ctx, method, store.ID{Tenant: ref.Tenant, Key: key}); err != nil {
 		return ref, none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.StoreTimeout)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	s, err := b.lookupMutation(ctx, ref.Tenant, key)
 	if err != nil || s.Claim.Mode != store.ModeIdentity {
@@ -119,7 +119,7 @@ func (r MutationRef) key() (uuid.UUID, error) {
 }
 
 func statusOfMutation(tenant string, s store.Standing) (*MutationStatus, error) {
-	if s.Claim.Completed && s.Claim.Outcomes == nil {
+	if forgotten(s.Claim) {
 		return nil, contract.ErrPruned
 	}
 	doc, err := decodeMutation(s.Claim.Content)
@@ -235,7 +235,7 @@ func (b *Broker[TTx]) advance(ctx context.Context, ref MutationRef, doc mutation
 		return from, unavailable(err)
 	}
 	a := newKeyAttempt("resolve_mutation", ref.Tenant, operationKey(ref.AgentID, ref.OperationID), id)
-	held, record := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}, b.settleReceipt
+	held, record := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}, b.settleClaim
 	deadline := b.leaseEnd()
 	stored := from
 	stored.Replayed = false
@@ -272,12 +272,6 @@ func (b *Broker[TTx]) recordReceipt(ctx context.Context, a *attempt, held store.
 		return err
 	}
 	return fromStore(record(ctx, a, p))
-}
-
-func (b *Broker[TTx]) settleReceipt(ctx context.Context, _ *attempt, p store.CompleteParams) error {
-	ctx, cancel := b.detached(ctx)
-	defer cancel()
-	return b.store.Keep().Settle(ctx, p)
 }
 
 // evidenceOf is the receipt that the evidence makes of from: from itself when there is none.
@@ -343,7 +337,7 @@ func (b *Broker[TTx]) unresolvedMutation(ctx context.Context, tenant string, o s
 	if err != nil || s.Claim == nil {
 		return u, false, fromStore(err)
 	}
-	if s.Claim.Completed && s.Claim.Outcomes == nil { // purged, and contradicted since: of what it was nothing is left
+	if forgotten(s.Claim) { // and contradicted since: of what it was nothing is left
 		return UnresolvedMutation{MutationRef: MutationRef{Tenant: tenant}, Key: o.Key, Age: o.Age, Contested: true}, true, nil
 	}
 	st, err := statusOfMutation(tenant, s)

@@ -151,24 +151,24 @@ func (b *Broker[TTx]) settle(ctx context.Context, r Resolution, c contract.Opera
 		return nil, err
 	}
 	held := store.Fenced{ID: a.keyID(), Attempt: claim.Attempt, Fence: claim.Fence}
-	if err := b.settleKey(ctx, held, before.Outcomes); err != nil {
+	if err := b.settleClaim(ctx, a, completion(held, before.Outcomes)); err != nil {
 		return nil, fromStore(err)
 	}
 	held.Fence++ // which Settle has raised
 	res := &contract.OperationResult{
 		IdempotencyKey: r.Key, Outcomes: b.verdicts(ctx, a, held, r.By, before.Outcomes, b.leaseEnd(), read),
 	}
-	if err := b.settleKey(ctx, held, res.Outcomes); err != nil {
+	if err := b.settleClaim(ctx, a, completion(held, res.Outcomes)); err != nil {
 		return nil, fromStore(err)
 	}
 	return res, nil
 }
 
-// settleKey records outcomes with a completed claim and raises its fence.
-func (b *Broker[TTx]) settleKey(ctx context.Context, held store.Fenced, outcomes []contract.OperationItemOutcome) error {
+// settleClaim records outcomes with a completed claim and raises its fence, in the place of complete for one that is not.
+func (b *Broker[TTx]) settleClaim(ctx context.Context, _ *attempt, p store.CompleteParams) error {
 	ctx, cancel := b.detached(ctx)
 	defer cancel()
-	return b.store.Keep().Settle(ctx, completion(held, outcomes))
+	return b.store.Keep().Settle(ctx, p)
 }
 
 // resolver is the attempt of a Resolve.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/confirmexec/confirmexec/internal/pgtest"
 	"github.com/confirmexec/confirmexec/internal/pgtest/claims"
+	"github.com/confirmexec/confirmexec/internal/sqlitetest"
 	"github.com/confirmexec/confirmexec/store/memstore"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 	"github.com/confirmexec/confirmexec/store/sqlitestore"
@@ -83,22 +84,7 @@ func sqlite(t *testing.T) storetest.Harness[*sql.Tx] {
 	st, err := sqlitestore.Open(t.Context(), t.TempDir()+"/confirm.db", &sqlitestore.Config{LockTimeout: lockTimeout})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
-	_, err = st.DB().ExecContext(t.Context(), `CREATE TABLE effect (name TEXT NOT NULL)`)
-	require.NoError(t, err)
-	return storetest.Harness[*sql.Tx]{
-		Store:    st,
-		Begin:    func(ctx context.Context) (*sql.Tx, error) { return st.DB().BeginTx(ctx, nil) },
-		Commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
-		Rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-		Effect: func(ctx context.Context, tx *sql.Tx, name string) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO effect (name) VALUES (?)`, name)
-			return err
-		},
-		Count: func(ctx context.Context, name string) (n int, err error) {
-			return n, st.DB().QueryRowContext(ctx, `SELECT count(*) FROM effect WHERE name = ?`, name).Scan(&n)
-		},
-		Advance: time.Sleep,
-	}
+	return sqlitetest.Harness(t, st)
 }
 
 func TestPostgres(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/confirmexec/confirmexec/internal/pgtest"
+	"github.com/confirmexec/confirmexec/internal/sqlitetest"
 	"github.com/confirmexec/confirmexec/store/memstore"
 	"github.com/confirmexec/confirmexec/store/pgstore"
 	"github.com/confirmexec/confirmexec/store/sqlitestore"
@@ -30,22 +31,7 @@ func BenchmarkSQLite(b *testing.B) {
 		st, err := sqlitestore.Open(b.Context(), b.TempDir()+"/claims.db", nil)
 		require.NoError(b, err)
 		b.Cleanup(func() { _ = st.Close() })
-		_, err = st.DB().ExecContext(b.Context(), `CREATE TABLE effect (name TEXT NOT NULL) STRICT`)
-		require.NoError(b, err)
-		return storetest.Harness[*sql.Tx]{
-			Store:    st,
-			Begin:    func(ctx context.Context) (*sql.Tx, error) { return st.DB().BeginTx(ctx, nil) },
-			Commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
-			Rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-			Effect: func(ctx context.Context, tx *sql.Tx, name string) error {
-				_, err := tx.ExecContext(ctx, `INSERT INTO effect (name) VALUES (?)`, name)
-				return err
-			},
-			Count: func(ctx context.Context, name string) (n int, err error) {
-				return n, st.DB().QueryRowContext(ctx, `SELECT count(*) FROM effect WHERE name = ?`, name).Scan(&n)
-			},
-			Advance: time.Sleep,
-		}
+		return sqlitetest.Harness(b, st)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/confirmexec/confirmexec/internal/sqlitetest"
 	"github.com/confirmexec/confirmexec/store"
 	"github.com/confirmexec/confirmexec/store/sqlitestore"
 	"github.com/confirmexec/confirmexec/store/storetest"
@@ -58,22 +59,7 @@ func unminted() store.ClaimParams {
 // S12, S16, S20, S28a: the claims of a SQLite file.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness[*sql.Tx] {
-		s := withTable(t, 2*time.Second)
-		return storetest.Harness[*sql.Tx]{
-			Store:    s,
-			Begin:    func(ctx context.Context) (*sql.Tx, error) { return s.DB().BeginTx(ctx, nil) },
-			Commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
-			Rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-			Effect: func(ctx context.Context, tx *sql.Tx, name string) error {
-				_, err := tx.ExecContext(ctx, `INSERT INTO effect (name) VALUES (?)`, name)
-				return err
-			},
-			Count: func(ctx context.Context, name string) (n int, err error) {
-				row := s.DB().QueryRowContext(ctx, `SELECT count(*) FROM effect WHERE name = ?`, name)
-				return n, row.Scan(&n)
-			},
-			Advance: time.Sleep,
-		}
+		return sqlitetest.Harness(t, open(t, fresh(t), &sqlitestore.Config{LockTimeout: 2 * time.Second}))
 	})
 }
 
